@@ -1,0 +1,42 @@
+"""jboost: boosted online regression in JAX.
+
+Predict a number from a stream, one sample at a time, and learn from each answer.
+"""
+
+from importlib.metadata import version
+
+from jboost import datasets, streams, theory
+from jboost.boost import boost
+from jboost.combine import NSGD, Uniform
+from jboost.learners import NLMS, SGD, ForwardNewton, Newton
+from jboost.models import bnm_dr, bnm_ru, bnm_wu, bsgd_dr, bsgd_ru, bsgd_wu
+from jboost.modes import DataReuse, PoissonReuse, RandomUpdate, Weighted
+from jboost.run import ase, mse, run
+
+__version__ = version("jboost")
+
+__all__ = [
+    "NLMS",
+    "NSGD",
+    "SGD",
+    "DataReuse",
+    "ForwardNewton",
+    "Newton",
+    "PoissonReuse",
+    "RandomUpdate",
+    "Uniform",
+    "Weighted",
+    "ase",
+    "bnm_dr",
+    "bnm_ru",
+    "bnm_wu",
+    "boost",
+    "bsgd_dr",
+    "bsgd_ru",
+    "bsgd_wu",
+    "datasets",
+    "mse",
+    "run",
+    "streams",
+    "theory",
+]

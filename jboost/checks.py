@@ -1,0 +1,85 @@
+"""Arguments checked where they enter, on concrete values only.
+
+Every message says which argument, what came and what is wanted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+
+def is_traced(value: Any) -> bool:
+    """Whether a value is known only inside a transformation, so that it cannot be checked."""
+    return isinstance(value, Tracer)
+
+
+def number(
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    below: float | None = None,
+    at_most: float | None = None,
+) -> Any:
+    """A float hyperparameter, or an array of them, within its range."""
+    if is_traced(value):
+        return value
+    low = f"{name} > {above}" if above is not None else f"{name} >= {at_least}"
+    high = f"{name} < {below}" if below is not None else f"{name} <= {at_most}"
+    bounds = [low] if (above, at_least) != (None, None) else []
+    bounds += [high] if (below, at_most) != (None, None) else []
+    wanted = f"{name} must be a finite real number (or one per learner)"
+    wanted += f" with {' and '.join(bounds)}" if bounds else ""
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf" and str(array.dtype) != "bfloat16":
+        raise TypeError(f"{wanted}; got {value!r}")
+    array = array.astype(np.float64)
+    inside = np.isfinite(array)
+    if above is not None:
+        inside &= array > above
+    if at_least is not None:
+        inside &= array >= at_least
+    if below is not None:
+        inside &= array < below
+    if at_most is not None:
+        inside &= array <= at_most
+    if array.size == 0 or not inside.all():
+        raise ValueError(f"{wanted}; got {value!r}")
+    return float(array) if array.ndim == 0 else value if isinstance(value, jax.Array) else array
+
+
+def whole(name: str, value: Any, *, at_least: int) -> int:
+    """A whole number that is part of a model's structure."""
+    try:
+        exact = not isinstance(value, (bool, np.bool_)) and int(value) == value
+    except (TypeError, ValueError):
+        exact = False
+    if not exact or value < at_least:
+        raise ValueError(f"{name} must be a whole number >= {at_least}; got {value!r}")
+    return int(value)
+
+
+def choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
+    """One of a few words."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}")
+    return value
+
+
+def instance(name: str, value: Any, wanted: type, advice: str) -> Any:
+    """An object of the library's own kind."""
+    if not isinstance(value, wanted):
+        raise TypeError(f"{name} must be {advice}; got {value!r}")
+    return value
+
+
+def real_dtype(name: str, array: Any, wanted: str) -> None:
+    """Refuse what cannot be read as real numbers."""
+    kind = np.dtype(array.dtype).kind if str(array.dtype) != "bfloat16" else "f"
+    if kind not in "biuf":
+        raise TypeError(f"{name} must hold real numbers ({wanted}); got dtype {array.dtype}")

@@ -1,0 +1,90 @@
+"""Combiners: learners on the m predictions, starting at their mean.
+
+Any learner combines: it learns d − mean(y) from y, so that it starts at z = 1/m and, where it is
+linear, its coefficients are z − 1/m exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from jboost.learners.base import Learner, Number, State, model
+from jboost.learners.sgd import NLMS
+from jboost.numerics import dtype_of, known
+
+NSGD = NLMS  # the paper's name for it: z ← z + μ_z e y/‖y‖²
+
+
+class UniformState(NamedTuple):
+    """Nothing is learned; the dtype is remembered."""
+
+    zero: Array
+
+
+@model
+class Uniform(Learner):
+    """The plain mean of the predictions: z = 1/m for ever, as in the paper's Lemma 1.
+
+    >>> combiner = Uniform()
+    >>> float(combiner.predict(combiner.init(2), jnp.array([1.0, 3.0])))
+    2.0
+    """
+
+    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> UniformState:
+        del num_features, key
+        return UniformState(jnp.zeros((), dtype_of(dtype)))
+
+    def predict(self, state: UniformState, x: Any) -> Array:
+        return jnp.mean(known(x, state.zero.dtype))
+
+    def update(
+        self,
+        state: UniformState,
+        x: Any,
+        d: Any,
+        *,
+        weight: Number = 1.0,
+        repeats: Any = 1,
+        key: Any = None,
+    ) -> UniformState:
+        del x, d, weight, repeats, key
+        return state
+
+
+@model
+class FromMean(Learner):
+    """A learner of what the mean of the predictions leaves over."""
+
+    learner: Learner
+
+    @property
+    def needs_key(self) -> bool:
+        return self.learner.needs_key
+
+    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> State:
+        return self.learner.init(num_features, dtype, key=key)
+
+    def predict(self, state: State, x: Any) -> Array:
+        return jnp.mean(x) + self.learner.predict(state, x)
+
+    def update(
+        self,
+        state: State,
+        x: Any,
+        d: Any,
+        *,
+        weight: Number = 1.0,
+        repeats: Any = 1,
+        key: Any = None,
+    ) -> State:
+        return self.learner.update(
+            state, x, d - jnp.mean(x), weight=weight, repeats=repeats, key=key
+        )
+
+
+def from_mean(combiner: Learner) -> Learner:
+    """The combiner itself where it starts at the mean, else a learner that does."""
+    return combiner if isinstance(combiner, (Uniform, FromMean)) else FromMean(combiner)

@@ -1,0 +1,96 @@
+"""Copies of a learner: a float that they share, or one for each.
+
+A learner inside a booster is written once. Each of its floats holds one value, shared by the
+copies, or an array with one value per copy. Boosters nest, so a float may have an axis for each
+booster around it; axes are read from the inside out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jboost.learners.base import Learner
+
+
+def each(f: Callable[..., Any], learner: Learner, place: slice, *stacked: Any) -> Any:
+    """f(copy, …) for every copy of a learner, with the rows of ``stacked``; None stays None.
+
+    Floats that the copies share stay unbatched: what depends on them alone is computed once.
+    """
+    leaves, structure = jax.tree.flatten(learner)
+    own = [jnp.ndim(leaf) > level for leaf, level in zip(leaves, _levels(learner), strict=True)]
+
+    def one(varied: list[Any], rows: tuple[Any, ...]) -> Any:
+        mine = iter(varied)
+        copy = [next(mine) if o else leaf for leaf, o in zip(leaves, own, strict=True)]
+        return f(structure.unflatten(copy), *rows)
+
+    varied = [jnp.asarray(leaf) for leaf, o in zip(leaves, own, strict=True) if o]
+    return jax.vmap(one, axis_size=place.stop - place.start)(varied, stacked)
+
+
+def check(part: Any, size: int) -> None:
+    """Every float is one value, or as many as there are copies."""
+    paths = jax.tree_util.tree_flatten_with_path(part)[0]
+    for (path, leaf), level in zip(paths, _levels(part), strict=True):
+        extra = jnp.ndim(leaf) - level
+        if extra > 1 or (extra == 1 and jnp.shape(leaf)[0] != size):
+            name = jax.tree_util.keystr(path).lstrip(".")
+            raise ValueError(
+                f"{name} must be a number or one per learner, here {size}; "
+                f"got shape {jnp.shape(leaf)}"
+            )
+
+
+def runs_of_alike(learners: list[Learner]) -> list[list[Learner]]:
+    """Neighbours of one structure together: stacked, they run much faster than as a list."""
+    runs: list[list[Learner]] = []
+    for learner in learners:
+        if runs and _shape_of(runs[-1][0]) == _shape_of(learner):
+            runs[-1].append(learner)
+        else:
+            runs.append([learner])
+    return runs
+
+
+def stack(learners: list[Learner]) -> Learner:
+    """Learners of one structure as one, each float with an axis over them."""
+    if len(learners) == 1:
+        return learners[0]
+
+    def join(*leaves: Any) -> Any:
+        on_device = any(isinstance(leaf, jax.Array) for leaf in leaves)
+        return (jnp if on_device else np).stack(leaves)
+
+    return jax.tree.map(join, *learners)
+
+
+def _levels(node: Any) -> list[int]:
+    """For each float of a model, how many axes it may have for boosters inside that model.
+
+    A class says with ``per_learner`` which of its fields may hold a value per learner.
+    """
+    fields = getattr(type(node), "per_learner", ())
+    if fields:
+        children, _ = jax.tree_util.tree_flatten_with_path(
+            node, is_leaf=lambda part: part is not node
+        )
+        return [
+            level + (path[0].name in fields) for path, child in children for level in _levels(child)
+        ]
+
+    def inside(part: Any) -> bool:
+        return bool(getattr(type(part), "per_learner", ()))
+
+    parts = jax.tree.leaves(node, is_leaf=inside)
+    return [level for part in parts for level in (_levels(part) if inside(part) else [0])]
+
+
+def _shape_of(learner: Learner) -> Any:
+    leaves, structure = jax.tree.flatten(learner)
+    return structure, [jnp.shape(leaf) for leaf in leaves]

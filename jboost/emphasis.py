@@ -1,0 +1,127 @@
+"""The chain: how much each learner of a booster should care about a sample, and how it shows.
+
+| letter | name         | meaning                                                                 |
+|--------|--------------|-------------------------------------------------------------------------|
+| σ_m²   | `target_mse` | modified desired MSE                                                    |
+| c      | `dependence` | how much a learner depends on those before it                           |
+| σ²     | `guarantee`  | Algorithm 1: the weighted MSE every learner is guaranteed to reach      |
+| l      |              | total loss: l¹ = 0, l^(k+1) = l^(k) + σ_m² − (e^(k))²  (eq. `loss`)     |
+| λ      | `lam`        | importance, min{1, δ^(c·l)}  (eq. `weights`)                            |
+| δ, Λ   |              | weighted MSE/4 so far, and the sum of the weights  (eq. `delta`)        |
+
+The errors are a-priori, so λ of all learners is known before any of them is updated, and the chain
+over k is a prefix sum. ``form="scan"`` walks it literally, one learner after the other.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jboost import checks
+from jboost.learners.base import Number, model, static
+from jboost.numerics import Sum
+
+# δ = 0 with l > 0 gives λ = 0, so that δ and the learner never change again: a deadlock that the
+# first sample always reaches. A small floor ends it.
+SMALLEST_DELTA = 1e-6
+
+# Up to here a masked triangle sums the chain in one pass of vector code; m² work would pass
+# cumsum's beyond.
+LARGEST_TRIANGLE = 64
+
+
+class EmphasisState(NamedTuple):
+    """Per learner: Λ = Σ λ, and Σ λ·(clipped squared error)/4. Their quotient is δ."""
+
+    Lam: Sum
+    loss: Sum
+
+
+@model
+class Emphasis:
+    """λ from the errors of the learners before, and the record of δ and Λ behind it.
+
+    With ``guarantee`` = σ² it is Algorithm 1: λ = min{1, (σ²)^(l/2)}, eq. `weights_original`.
+
+    ``literal`` keeps the printed recursion: δ₀ = 0 (with 0⁰ = 1, 0⁺ = 0, 0⁻ → 1) and the estimate
+    clipped to [−1, 1] inside δ. Otherwise δ is at least 1e-6 and grows by min(1, e²/4), which is
+    the paper's where |d| ≤ 1 and |y| ≤ 1, and keeps 0 ≤ δ ≤ 1 for any target.
+    """
+
+    target_mse: Number
+    dependence: Number = 1.0
+    guarantee: Number | None = None
+    form: str = static(default="prefix")
+    literal: bool = static(default=False)
+
+    def __post_init__(self) -> None:
+        target_mse = checks.number("target_mse", self.target_mse, at_least=0)
+        object.__setattr__(self, "target_mse", target_mse)
+        dependence = checks.number("dependence", self.dependence, at_least=0)
+        object.__setattr__(self, "dependence", dependence)
+        if self.guarantee is not None:
+            guarantee = checks.number("guarantee", self.guarantee, above=0, below=1)
+            object.__setattr__(self, "guarantee", guarantee)
+        checks.choice("chain", self.form, ("prefix", "scan"))
+
+    def init(self, m: int, dtype: Any) -> EmphasisState:
+        return EmphasisState(Sum.zeros((m,), dtype), Sum.zeros((m,), dtype))
+
+    def delta(self, state: EmphasisState) -> Array:
+        """δ_{t−1} of each learner."""
+        Lam, loss = state.Lam.total, state.loss.total
+        some = Lam > 0
+        delta = jnp.where(some, loss / jnp.where(some, Lam, 1), 0)
+        return delta if self.literal else jnp.maximum(delta, SMALLEST_DELTA)
+
+    def importance(self, delta: Array, loss: Array) -> Array:
+        """λ = min{1, δ^(c·l)}, written so that its gradient is finite everywhere."""
+        if self.guarantee is None:
+            exponent = jnp.asarray(self.dependence, loss.dtype) * loss
+        else:
+            delta, exponent = jnp.asarray(self.guarantee, loss.dtype), loss / 2
+        some = delta > jnp.finfo(loss.dtype).tiny
+        lam = jnp.exp(jnp.minimum(exponent * jnp.log(jnp.where(some, delta, 1)), 0))
+        return jnp.where(some, lam, jnp.where(exponent > 0, jnp.zeros_like(lam), 1))
+
+    def record(self, state: EmphasisState, y: Array, d: Array, lam: Array) -> EmphasisState:
+        """δ and Λ with one more sample of weight λ."""
+        if self.literal:
+            error = jnp.square(d - jnp.clip(y, -1, 1)) / 4
+        else:
+            error = jnp.minimum(jnp.square(d - y) / 4, 1)
+        return EmphasisState(state.Lam.add(lam), state.loss.add(lam * error))
+
+    def chain(
+        self, state: EmphasisState, y: Array, d: Array, weight: Array
+    ) -> tuple[Array, EmphasisState]:
+        """λ of every learner for the sample, and the record that includes it.
+
+        ``weight`` is the importance of the whole sample: it multiplies what enters Λ and δ.
+        """
+        target_mse = jnp.broadcast_to(jnp.asarray(self.target_mse, y.dtype), y.shape)
+        gain = target_mse - jnp.square(d - y)
+        if self.form == "prefix":
+            lam = self.importance(self.delta(state), _sum_before(gain))
+            return lam, self.record(state, y, d, weight * lam)
+
+        def link(loss: Array, learner: Any) -> tuple[Array, Any]:
+            state, y, gain = learner
+            lam = self.importance(self.delta(state), loss)
+            return loss + gain, (lam, self.record(state, y, d, weight * lam))
+
+        _, (lam, state) = jax.lax.scan(link, jnp.zeros((), y.dtype), (state, y, gain))
+        return lam, state
+
+
+def _sum_before(gain: Array) -> Array:
+    """The sum of the entries before each."""
+    m = gain.shape[0]
+    if m > LARGEST_TRIANGLE:
+        return jnp.cumsum(gain) - gain
+    before = jnp.tril(jnp.ones((m, m), bool), -1)
+    return jnp.sum(jnp.where(before, gain[None, :], 0), axis=1)

@@ -1,0 +1,147 @@
+"""Stochastic gradient descent on a linear model, plain and normalised: O(r) a step.
+
+| letter | name        | meaning                       |
+|--------|-------------|-------------------------------|
+| μ      | `step_size` | learning rate                 |
+| λ      | `weight`    | importance of the sample      |
+| n      | `repeats`   | how often the sample is used  |
+| s      |             | ‖x‖²                          |
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from jboost import checks
+from jboost.learners.base import Learner, Number, model, static
+from jboost.numerics import dtype_of, geometric, known, sanitize
+from jboost.products import dot
+
+
+class LinearState(NamedTuple):
+    """The coefficients of a linear model, from zero."""
+
+    w: Array
+
+
+class Linear(Learner):
+    """What the two share: coefficients from zero, and the estimate wᵀx."""
+
+    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> LinearState:
+        del key
+        return LinearState(jnp.zeros(num_features, dtype_of(dtype)))
+
+    def predict(self, state: LinearState, x: Any) -> Array:
+        return dot(state.w, known(x, state.w.dtype))
+
+
+@model
+class SGD(Linear):
+    """Stochastic gradient descent (least mean squares), the paper's eq. `blms`.
+
+        w ← w + μ λ (d − wᵀx) x,    repeated n times
+
+    n repeats are one step of size (1 − (1 − μλs)ⁿ)/s with s = ‖x‖², which tends to nμλ as s → 0.
+
+    Stability: a step contracts the error on its own sample while μλ‖x‖² < 2. With ``guard`` (the
+    default) a sample beyond that gets the step 1/‖x‖² instead, which sets its error to zero, so
+    that no input makes the learner diverge; ``guard=False`` is the printed recursion everywhere.
+
+    Args:
+      step_size: μ > 0; a scalar, or (m,) inside a booster of m learners.
+      guard: whether samples with μλ‖x‖² > 2 get the largest step that is still sensible.
+
+    >>> import jax.numpy as jnp
+    >>> learner = SGD(step_size=0.5)
+    >>> state = learner.update(learner.init(2), jnp.array([1.0, 0.0]), 1.0)
+    >>> state.w.tolist()
+    [0.5, 0.0]
+    """
+
+    step_size: Number
+    guard: bool = static(default=True)
+
+    def __post_init__(self) -> None:
+        step_size = checks.number("step_size", self.step_size, above=0)
+        object.__setattr__(self, "step_size", step_size)
+
+    def update(
+        self,
+        state: LinearState,
+        x: Any,
+        d: Any,
+        *,
+        weight: Number = 1.0,
+        repeats: Any = 1,
+        key: Any = None,
+    ) -> LinearState:
+        del key
+        w = state.w
+        x, d, ok = sanitize(x, d, w.dtype)
+        lam = jnp.where(ok, jnp.asarray(weight, w.dtype), 0)
+        mu = jnp.asarray(self.step_size, w.dtype) * lam
+        s = dot(x, x)
+        if self.guard:
+            stable = mu * s <= 2
+            mu = jnp.where(stable, mu, 1 / jnp.where(stable, 1, s))
+        _, n = geometric(mu * s, repeats)
+        e = d - dot(w, x)
+        return LinearState(w + (mu * n * e) * x)
+
+
+@model
+class NLMS(Linear):
+    """Normalised least mean squares: SGD whose step does not depend on the scale of x.
+
+        w ← w + μ λ (d − wᵀx) x / (ε + ‖x‖²),    repeated n times
+
+    As a combiner on the learners' predictions this is the paper's normalised SGD for z, under the
+    name ``NSGD``. Where ε + ‖x‖² = 0 nothing is learned.
+
+    Stability: 0 < μ < 2; μ = 1 with ε = 0 fits the newest sample exactly. On targets of power p, an
+    ε near p/100 keeps samples with almost no input from moving the coefficients far.
+
+    Args:
+      step_size: 0 < μ < 2; a scalar, or (m,) inside a booster of m learners.
+      epsilon: ε ≥ 0.
+
+    >>> import jax.numpy as jnp
+    >>> learner = NLMS(step_size=1.0, epsilon=0.0)
+    >>> state = learner.update(learner.init(2), jnp.array([0.0, 100.0]), 1.0)
+    >>> float(learner.predict(state, jnp.array([0.0, 100.0])))
+    1.0
+    """
+
+    step_size: Number
+    epsilon: Number = 1e-2
+
+    def __post_init__(self) -> None:
+        step_size = checks.number("step_size", self.step_size, above=0, below=2)
+        object.__setattr__(self, "step_size", step_size)
+        object.__setattr__(self, "epsilon", checks.number("epsilon", self.epsilon, at_least=0))
+
+    def update(
+        self,
+        state: LinearState,
+        x: Any,
+        d: Any,
+        *,
+        weight: Number = 1.0,
+        repeats: Any = 1,
+        key: Any = None,
+    ) -> LinearState:
+        del key
+        w = state.w
+        x, d, ok = sanitize(x, d, w.dtype)
+        lam = jnp.where(ok, jnp.asarray(weight, w.dtype), 0)
+        s = dot(x, x)
+        power = jnp.asarray(self.epsilon, w.dtype) + s
+        some = power > 0
+        mu = jnp.asarray(self.step_size, w.dtype) * jnp.where(some, lam, 0)
+        mu = mu / jnp.where(some, power, 1)
+        _, n = geometric(mu * s, repeats)
+        e = d - dot(w, x)
+        return LinearState(w + (mu * n * e) * x)

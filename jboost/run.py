@@ -1,0 +1,259 @@
+"""Running a learner over a stream: predict, score, then learn, folded over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jboost import checks
+from jboost.learners.base import Learner, State
+from jboost.numerics import usable
+
+Observe = Callable[[State, "Info"], Any]
+
+
+@jax.tree_util.register_pytree_node_class
+class Info(dict[str, Any]):
+    """What is known about one step: ``info["lam"]`` or ``info.lam``."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            known = ", ".join(sorted(self))
+            raise AttributeError(f"this model reports no {name!r}; it reports {known}") from None
+
+    def tree_flatten(self) -> tuple[list[Any], tuple[str, ...]]:
+        names = tuple(sorted(self))
+        return [self[name] for name in names], names
+
+    @classmethod
+    def tree_unflatten(cls, names: tuple[str, ...], values: list[Any]) -> Info:
+        return cls(zip(names, values, strict=True))
+
+
+class Trace(NamedTuple):
+    """What a run leaves behind, over time.
+
+    prediction: (T,), each made before its answer was seen.
+    skipped: (T,), True where nothing was learned because x or d was NaN, infinite or beyond 1e15.
+    observed: what ``observe`` returned, stacked; None without it.
+    """
+
+    prediction: Array
+    skipped: Array
+    observed: Any
+
+
+def run(
+    model: Learner,
+    xs: Any,
+    ds: Any,
+    key: Any = None,
+    state: State = None,
+    observe: Observe | None = None,
+    *,
+    on_bad: str = "skip",
+) -> tuple[State, Trace]:
+    """Run a model over a stream: at every sample predict, then learn.
+
+    A run cut anywhere and continued with the returned state and the same key is the same run, bit
+    for bit. It is one compiled ``lax.scan``, and works inside ``jit``, ``vmap`` and ``grad``.
+
+    Args:
+      model: any learner.
+      xs: (T, r) inputs, real numbers; T ≥ 1. Integers, booleans and half precision are cast to
+        JAX's default float; float64 is kept where JAX has it switched on, else cast to float32.
+      ds: (T,) targets, likewise.
+      key: a ``jax.random.key``, for models that draw; it names the run: resume with the same one.
+      state: where to continue; by default ``model.init``.
+      observe: ``observe(state, info) -> pytree``, stacked over time as ``trace.observed``.
+        ``state`` is the one after the sample; ``info`` has x, d, prediction and what the model
+        reports (a booster: y, e, lam, delta, z, updates). A function defined once compiles once;
+        a new lambda compiles anew.
+      on_bad: "skip" leaves the state untouched by a sample that holds NaN, infinity or a number
+        beyond 1e15, and marks it in ``trace.skipped``; "raise" refuses such a stream (where it is
+        concrete).
+
+    Returns:
+      The final state, and the trace.
+
+    >>> import jboost as jb
+    >>> xs, ds = jb.streams.duffing(500)
+    >>> state, trace = jb.run(jb.Newton(0.99), xs, ds)
+    >>> trace.prediction.shape, int(trace.skipped.sum())
+    ((500,), 0)
+    """
+    checks.instance("model", model, Learner, "a learner such as bsgd_wu(…) or SGD(step_size=0.1)")
+    checks.choice("on_bad", on_bad, ("skip", "raise"))
+    xs, ds = _stream(xs, ds)
+    if model.needs_key:
+        key = _key(key)
+    if on_bad == "raise":
+        _refuse_bad(model, xs, ds)
+    if state is None:
+        state = _init(model, xs.shape[1], xs.dtype.name, key)
+    else:
+        _check_state(model, state, xs, key)
+    return _fold(model, state, xs, ds, key, observe)
+
+
+def mse(model: Learner, xs: Any, ds: Any, key: Any = None) -> Array:
+    """The mean squared error of a run from the start, differentiable in the model's floats.
+
+    Every prediction counts, the first ones too; samples whose target is not usable do not.
+
+    >>> import jax, jboost as jb
+    >>> xs, ds = jb.streams.duffing(500)
+    >>> slope = jax.grad(lambda mu: jb.mse(jb.SGD(mu), xs, ds))(0.01)
+    >>> bool(slope < 0)  # a larger step would do better
+    True
+    """
+    _, trace = run(model, xs, ds, key)
+    error, counted = _squared_errors(trace.prediction, ds)
+    return _blocks(error).sum(axis=1).sum() / jnp.maximum(counted.sum(), 1).astype(error.dtype)
+
+
+def ase(prediction: Any, ds: Any) -> Array:
+    """The accumulated squared error over time, divided by t: (T,).
+
+    >>> ase(jnp.array([0.0, 1.0]), jnp.array([2.0, 1.0])).tolist()
+    [4.0, 2.0]
+    """
+    error, counted = _squared_errors(prediction, ds)
+    count = jnp.maximum(jnp.cumsum(counted.astype(jnp.int32)), 1)
+    within = jnp.cumsum(_blocks(error), axis=1)
+    before = jnp.cumsum(within[:, -1]) - within[:, -1]
+    total = (within + before[:, None]).ravel()[: error.shape[0]]
+    return total / count.astype(error.dtype)
+
+
+def _blocks(values: Array, width: int = 4096) -> Array:
+    """Rows of a few thousand: sums in two levels keep seven digits of 1e7 float32 terms."""
+    return jnp.pad(values, (0, -values.shape[0] % width)).reshape(-1, width)
+
+
+def _squared_errors(prediction: Any, ds: Any) -> tuple[Array, Array]:
+    """(d̂ − d)², zero where d is not usable, and where it is."""
+    prediction = jnp.asarray(prediction)
+    ds = jnp.asarray(ds)
+    if prediction.ndim != 1 or prediction.shape != ds.shape:
+        raise ValueError(
+            "prediction and ds must both be (T,); "
+            f"got prediction {prediction.shape} and ds {ds.shape}"
+        )
+    ds = ds.astype(prediction.dtype)
+    counted = usable(ds)
+    return jnp.square(jnp.where(counted, prediction - jnp.where(counted, ds, 0), 0)), counted
+
+
+def learns_from(model: Learner, x: Array, d: Array) -> Array:
+    """Whether a sample is one the model learns from."""
+    return usable(d) if model.takes_missing else usable(d) & jnp.all(usable(x))
+
+
+@partial(jax.jit, static_argnames=("num_features", "dtype"))
+def _init(model: Learner, num_features: int, dtype: str, key: Any) -> State:
+    return model.init(num_features, jnp.dtype(dtype), key=key)
+
+
+@partial(jax.jit, static_argnames=("observe",))
+def _fold(
+    model: Learner, state: State, xs: Array, ds: Array, key: Any, observe: Observe | None
+) -> tuple[State, Trace]:
+    def step(state: State, sample: tuple[Array, Array]) -> tuple[State, Trace]:
+        x, d = sample
+        prediction = model.predict(state, x)
+        after = model.update(state, x, d, key=key)
+        observed = None
+        if observe is not None:
+            reported = model.info(state, x, d, key)
+            observed = observe(after, Info(reported, x=x, d=d, prediction=prediction))
+        return after, Trace(prediction, ~learns_from(model, x, d), observed)
+
+    return jax.lax.scan(step, state, (xs, ds))
+
+
+def _array(name: str, values: Any, wanted: str) -> Any:
+    """An array of real numbers, as given."""
+    if isinstance(values, jax.Array):
+        array = values
+    else:
+        try:
+            array = np.asarray(values)
+        except ValueError as error:
+            raise TypeError(f"{name} must be an array of shape {wanted}; got {error}") from None
+    checks.real_dtype(name, array, f"shape {wanted}")
+    return array
+
+
+def _stream(xs: Any, ds: Any) -> tuple[Array, Array]:
+    """(T, r) and (T,), of one float dtype."""
+    xs, ds = _array("xs", xs, "(T, r)"), _array("ds", ds, "(T,)")
+    if xs.ndim != 2:
+        hint = "; for one feature pass xs[:, None]" if xs.ndim == 1 else ""
+        raise ValueError(f"xs must have shape (T, r); got {xs.shape}{hint}")
+    if ds.ndim != 1:
+        hint = "; pass ds[:, 0]" if ds.ndim == 2 and ds.shape[1] == 1 else ""
+        raise ValueError(f"ds must have shape (T,), here ({xs.shape[0]},); got {ds.shape}{hint}")
+    if len(ds) != len(xs):
+        raise ValueError(
+            f"xs and ds must be equally long; got {len(xs)} rows and {len(ds)} targets"
+        )
+    if min(xs.shape) == 0:
+        raise ValueError(f"xs must have at least one row and one column; got shape {xs.shape}")
+    double = np.float64 in (xs.dtype, ds.dtype) and jnp.result_type(float) == np.float64
+    single = all(array.dtype == np.float32 for array in (xs, ds))
+    dtype = np.float64 if double else np.float32 if single else jnp.result_type(float)
+    return jnp.asarray(xs, dtype), jnp.asarray(ds, dtype)
+
+
+def _key(key: Any) -> Any:
+    if key is None:
+        raise ValueError("key is missing: this model draws at random; pass key=jax.random.key(0)")
+    try:
+        jax.random.key_data(key)
+    except TypeError:
+        raise TypeError(f"key must be a jax.random.key; got {key!r}") from None
+    if jnp.ndim(key):
+        raise ValueError(f"key must be one key; got an array of shape {key.shape}: vmap over it")
+    return key
+
+
+def _refuse_bad(model: Learner, xs: Array, ds: Array) -> None:
+    """Name the first row that would be skipped."""
+    if checks.is_traced(xs) or checks.is_traced(ds):
+        return
+    good = np.asarray(jax.vmap(lambda x, d: learns_from(model, x, d))(xs, ds))
+    if not good.all():
+        row = int(np.argmin(good))
+        raise ValueError(
+            f"row {row} of the stream holds NaN, infinity or a number beyond 1e15 "
+            f"(x = {np.asarray(xs[row])}, d = {np.asarray(ds[row])}); {int((~good).sum())} such "
+            "rows in all. Clean them, or pass on_bad='skip' to leave them out"
+        )
+
+
+def _check_state(model: Learner, state: State, xs: Array, key: Any) -> None:
+    """A state to continue from must be one this model makes for this width and dtype."""
+    wanted = jax.eval_shape(lambda k: model.init(xs.shape[1], xs.dtype, key=k), key)
+    if jax.tree.structure(wanted) != jax.tree.structure(state):
+        raise ValueError(
+            "state does not belong to this model: it has another structure; pass the "
+            "state that a run of the same model returned"
+        )
+    for (path, want), have in zip(
+        jax.tree_util.tree_flatten_with_path(wanted)[0], jax.tree.leaves(state), strict=True
+    ):
+        if want.shape != jnp.shape(have) or want.dtype != jnp.result_type(have):
+            raise ValueError(
+                f"state{jax.tree_util.keystr(path)} must have shape {want.shape} and dtype "
+                f"{want.dtype} for xs of {xs.shape[1]} columns and dtype {xs.dtype}; got "
+                f"{jnp.shape(have)} and {jnp.result_type(have)}"
+            )
