@@ -1,0 +1,296 @@
+"""The eight data sets of the paper's Table 1: read from disk, converted from public files.
+
+A set is one file ``<name>.npz`` with ``x`` (T, r), ``y`` (T,), ``columns`` and ``target``, unscaled
+and in the order of its source. :func:`load` looks in the folder ``$JBOOST_DATA``, then in the
+user's cache folder; :func:`prepare` fills the latter from a file the user downloaded. Nothing here
+opens a network connection, and nothing unpickles.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import os
+import re
+import sys
+import tempfile
+import warnings
+import zipfile
+import zlib
+from array import array
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Pair = tuple[NDArray[np.float32], NDArray[np.float32]]
+
+
+class DataSet(NamedTuple):
+    """What is known of a set before its file is opened."""
+
+    name: str
+    title: str  # in Table 1
+    rows: int
+    features: int
+    target: str
+    source: str  # where `raw` is to be had
+    raw: str  # the public file, or folder of numbered parts
+    kind: str = "arff"  # or csv; or txt, without a header and with the target first
+    takes: int | None = None  # rows `prepare` takes, where that is not `rows`
+    dropped: tuple[str, ...] = ()
+    nominal: Mapping[str, Mapping[str, float]] = {}  # column -> value -> code
+    parts: str = ""  # pattern of a part's file name
+
+
+_ARFF = "https://github.com/renatopp/arff-datasets, folder regression"
+_MV = {"x3": {"brown": 0.0, "red": 1.0, "green": 2.0}, "x7": {"no": 0.0, "yes": 1.0},
+       "x8": {"normal": 0.0, "large": 1.0}}  # fmt: skip
+_CASP = "https://github.com/Elsa-Yang98/ConformalSmallest, folder data-raw"
+_NEWS = "https://github.com/luxiaolei/NewsPopularity"
+_SONGS = "https://archive.ics.uci.edu/dataset/203/yearpredictionmsd"
+_TABLE = (
+    DataSet("mv", "MV", 40768, 10, "y", _ARFF, "mv.arff", nominal=_MV),
+    DataSet("puma8nh", "Puma8NH", 8192, 8, "thetadd3", _ARFF, "puma8NH.arff"),
+    DataSet("kin8nm", "Kinematics", 8192, 8, "y", _ARFF, "kin8nm.arff"),
+    DataSet("compactiv", "Compactiv", 8192, 21, "usr", _ARFF, "cpu.act.arff"),
+    DataSet("protein", "Protein Tertiary", 45730, 9, "RMSD", _CASP, "CASP.csv", "csv"),
+    DataSet("onp", "ONP", 39000, 58, "shares", _NEWS, "rawdata/input", "csv",
+            dropped=("url", "timedelta"), parts=r"OnlineNewsPopularity_(\d+)\.csv"),
+    DataSet("california", "California Housing", 20640, 8, "medianHouseValue", _ARFF,
+            "cal.housing.arff"),
+    DataSet("ypmsd", "YPMSD", 7000, 90, "year", _SONGS, "YearPredictionMSD.txt", "txt", 463_715),
+)  # fmt: skip
+SETS: Mapping[str, DataSet] = {spec.name: spec for spec in _TABLE}
+_ATTRIBUTE = re.compile(r"""\s*@attribute\s+('[^']*'|"[^"]*"|\S+)""", re.IGNORECASE)
+_DATA = re.compile(r"\s*@data\b", re.IGNORECASE)
+_SONG = [f"timbre_{part}_{i + 1}" for part, n in (("avg", 12), ("cov", 78)) for i in range(n)]
+
+
+def names() -> tuple[str, ...]:
+    """The names of the sets, in the order of Table 1; ``SETS[name]`` has what is known of each.
+
+    >>> names()
+    ('mv', 'puma8nh', 'kin8nm', 'compactiv', 'protein', 'onp', 'california', 'ypmsd')
+    """
+    return tuple(SETS)
+
+
+def available() -> tuple[str, ...]:
+    """The names whose file :func:`load` would find now; no file is opened."""
+    return tuple(name for name in SETS if _find(name))
+
+
+def load(name: str) -> Pair:
+    """Inputs (T, r) and desired values (T,) of one of :func:`names`: float32, unscaled, in order.
+
+    ``ValueError``: the name is unknown, or the file is damaged, of another shape, or not finite.
+    ``FileNotFoundError``: the set is in neither folder; the text says where to get it.
+    """
+    spec, path = _spec(name), _find(name)
+    if path is None:
+        where = f"$JBOOST_DATA ({os.environ.get('JBOOST_DATA') or 'not set'}) or {_folders()[-1]}"
+        raise FileNotFoundError(f"no {name}.npz ({spec.title}) in {where}. {_advice(spec)}")
+    try:
+        if not zipfile.is_zipfile(path):  # np.load would also take a bare .npy
+            raise ValueError("not a zip archive")
+        with np.load(path, allow_pickle=False) as file:
+            x, y = file["x"], file["y"]
+    except (OSError, ValueError, KeyError, EOFError, RuntimeError, MemoryError,
+            zipfile.BadZipFile, zlib.error) as error:  # fmt: skip
+        text = f"{path} must be an .npz of plain arrays x and y; {error}. {_advice(spec)}"
+        raise ValueError(text) from error
+    return _checked(x, y, spec.features, np.float32, f"{path}: ")
+
+
+def prepare(name: str, raw_file: str | os.PathLike[str]) -> Path:
+    """Convert a downloaded public file to the cache folder's ``<name>.npz``; returns its path.
+
+    Args:
+      name: one of :func:`names`.
+      raw_file: the unpacked file ``SETS[name].raw`` of ``SETS[name].source``. For ``onp`` a folder
+        of ``OnlineNewsPopularity_<n>.csv``, joined in number order, or the one file of all 39644
+        articles: the first 39000 are taken, so both give one set; ``url`` and ``timedelta`` are
+        dropped as non-predictive. ``mv``: brown, red, green become 0, 1, 2; no, yes and normal,
+        large 0, 1. ``ypmsd``: the first 463715 songs of UCI's file, its training part. That is NOT
+        the subset of 7000 songs in ``SETS``, which was drawn at random from these.
+
+    An earlier file is replaced whole or not at all. Fewer rows than expected give a warning, a
+    malformed or foreign file a ``ValueError`` that names the line.
+    """
+    spec, raw = _spec(name), Path(raw_file).expanduser()
+    if not raw.exists():
+        raise FileNotFoundError(f"raw_file must exist; there is no {raw}. {_advice(spec)}")
+    x, y, columns = _convert(spec, raw)
+    folder = _folders()[-1]
+    folder.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}-")
+    try:
+        with os.fdopen(handle, "wb") as out:
+            np.savez_compressed(out, x=x, y=y, columns=columns, target=np.array(spec.target))
+        os.replace(temporary, folder / f"{name}.npz")
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    if len(y) < (expected := spec.takes or spec.rows):
+        warnings.warn(f"{raw} has {len(y)} rows of {expected}: a partial copy?", stacklevel=2)
+    return folder / f"{name}.npz"
+
+
+def paper_scaled(
+    xs: ArrayLike, ds: ArrayLike, *, bias: bool = False
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Every feature and the target scaled to [-1, 1] by the extremes of the WHOLE stream.
+
+    This looks ahead, as no online learner could. It exists to reproduce the paper's Table 1 and
+    for nothing else; a live stream is scaled by ``jboost.Scale``.
+
+    Args:
+      xs: (T, r), T >= 1, finite; a constant column becomes 0.
+      ds: (T,), finite. The results are float64 if either argument is, else float32.
+      bias: append a column of ones to the features.
+
+    >>> xs, ds = paper_scaled([[0, 7], [5, 7], [10, 7]], [1, 2, 5], bias=True)
+    >>> xs.tolist(), ds.tolist()
+    ([[-1.0, 0.0, 1.0], [0.0, 0.0, 1.0], [1.0, 0.0, 1.0]], [-1.0, -0.5, 1.0])
+    """
+    x, d = np.asarray(xs), np.asarray(ds)
+    dtype = np.float64 if np.float64 in (x.dtype, d.dtype) else np.float32
+    wide = np.column_stack(_checked(x, d, None, np.float64, "", "xs", "ds"))
+    low, high = wide.min(axis=0), wide.max(axis=0)
+    half = np.where(high > low, (high - low) / 2, np.inf)  # a constant column is 0 / inf
+    unit = np.clip((wide - low) / half - (high > low), -1, 1).astype(dtype)
+    x, d = unit[:, :-1], unit[:, -1].copy()
+    return np.column_stack([x, np.ones(len(d), dtype)]) if bias else x.copy(), d
+
+
+def stand_in(name: str, rows: int | None = None) -> Pair:
+    """A generated stream with as many features as the named set. This is NOT the data set.
+
+    For runs without the data; what it gives says nothing about the set and is to be labelled so.
+    Gaussian features of unlike scales and offsets; the target is linear, plus a saturating and a
+    product term, plus noise. The name fixes the seed; a shorter stream begins a longer one,
+    to rounding.
+
+    Args:
+      name: one of :func:`names`.
+      rows: T >= 1; None for as many as the set has.
+
+    >>> xs, ds = stand_in("kin8nm", 100)
+    >>> xs.shape, ds.shape, str(xs.dtype)
+    ((100, 8), (100,), 'float32')
+    """
+    spec = _spec(name)
+    count, r = spec.rows if rows is None else rows, spec.features
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+        raise ValueError(f"rows must be a whole number >= 1; got {rows!r}")
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    scale, offset = 10 ** rng.uniform(-1, 2, r), rng.uniform(-3, 3, r)
+    directions = rng.standard_normal((r, 4)) / np.sqrt(r)
+    draws = rng.standard_normal((count, r + 1))
+    a, b, c, d = (draws[:, :-1] @ directions).T
+    ds = 50 + 20 * (0.5 * a + np.tanh(2 * b) + 0.5 * c * d + 0.2 * draws[:, -1])
+    return (scale * (draws[:, :-1] + offset)).astype(np.float32), ds.astype(np.float32)
+
+
+def _spec(name: str) -> DataSet:
+    if name in SETS:
+        return SETS[name]
+    near = difflib.get_close_matches(str(name).lower(), SETS, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    raise ValueError(f"name must be one of {', '.join(SETS)}; got {name!r}{hint}")
+
+
+def _advice(spec: DataSet) -> str:
+    call = f'jboost.datasets.prepare("{spec.name}", "{spec.raw}")'
+    return f"Nothing is downloaded: get {spec.raw} from {spec.source}; convert it once with {call}"
+
+
+def _folders() -> list[Path]:
+    """Where sets are looked for; the last is the cache folder."""
+    given, local = os.environ.get("JBOOST_DATA"), os.environ.get("LOCALAPPDATA")
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not cache.is_absolute():  # the XDG specification has a relative one ignored
+        cache = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+        cache = Path(local) if sys.platform == "win32" and local else cache
+    return [*([Path(given).expanduser()] if given else []), cache / "jboost"]
+
+
+def _find(name: str) -> Path | None:
+    return next((p for f in _folders() if (p := f / f"{name}.npz").is_file()), None)
+
+
+def _checked(
+    x: NDArray[Any], y: NDArray[Any], r: int | None, dtype: Any, where: str, *labels: str
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Both arrays in the given dtype, if they are real, finite there, (T, r) and (T,)."""
+    xs, ds = labels or ("x", "y")
+    got = f"got {x.dtype} {x.shape} and {y.dtype} {y.shape}"
+    fits = x.ndim == 2 and y.shape == x.shape[:1] and x.size > 0 and r in (None, x.shape[1])
+    if not fits or x.dtype.kind not in "fiu" or y.dtype.kind not in "fiu":
+        shape = f"(T, {r or 'r'}) and {ds} (T,), T >= 1"
+        raise ValueError(f"{where}{xs} must be real numbers of shape {shape}; {got}")
+    with np.errstate(over="ignore"):
+        x, y = x.astype(dtype), y.astype(dtype)
+    bad = np.flatnonzero(~(np.isfinite(x).all(axis=1) & np.isfinite(y)))
+    if bad.size:
+        which = f"{bad.size} rows are not, the first is row {bad[0]}"
+        raise ValueError(f"{where}{xs} and {ds} must be finite in {x.dtype}; {which}")
+    return x, y
+
+
+def _rows(path: Path, spec: DataSet) -> Iterator[tuple[int, list[str]]]:
+    """The column names, then each row's fields, with line numbers."""
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        lines, columns = enumerate(file, 1), [spec.target, *_SONG]
+        if spec.kind == "arff":
+            head = itertools.takewhile(lambda item: not _DATA.match(item[1]), lines)
+            columns = [m[1].strip("'\"") for _, line in head if (m := _ATTRIBUTE.match(line))]
+        if spec.kind != "csv":
+            yield 0, columns
+        for number, line in lines:  # none of the files has a comma inside a field
+            fields = [field.strip(" \t\n'\"") for field in line.split(",")]
+            if any(fields) and not line.startswith("%"):
+                yield number, fields
+
+
+def _parts(raw: Path, spec: DataSet) -> list[Path]:
+    if not raw.is_dir():
+        return [raw]
+    found = [(match, p) for p in raw.iterdir() if (match := re.fullmatch(spec.parts, p.name))]
+    parts = sorted((int(match[1]), p) for match, p in found)
+    if not parts or [number for number, _ in parts] != list(range(1, len(parts) + 1)):
+        folder = f" or a folder of {spec.parts}, numbered from 1 without gaps" if spec.parts else ""
+        raise ValueError(f"raw_file must be a file{folder}; got {raw}")
+    return [p for _, p in parts]
+
+
+def _convert(spec: DataSet, raw: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.str_]]:
+    values, columns, wanted = array("f"), list[str](), spec.features + 1
+    for path in _parts(raw, spec):
+        if zipfile.is_zipfile(path):
+            raise ValueError(f"{path} must be unpacked first; it is a zip archive")
+        rows = _rows(path, spec)
+        _, header = next(rows, (0, list[str]()))
+        kept = [c for c in header if c not in (spec.target, *spec.dropped)]
+        if spec.target not in header or len(kept) != spec.features or kept != (columns or kept):
+            what = f"{spec.features} features and {spec.target!r}, the same in every part"
+            raise ValueError(f"{path} must be {spec.kind} with {what}; got columns {header[:100]}")
+        columns = kept
+        codes = {c: code.__getitem__ for c, code in spec.nominal.items()}
+        readers = [(header.index(c), codes.get(c, float)) for c in [*kept, spec.target]]
+        for line, fields in rows:
+            if len(values) == wanted * (spec.takes or spec.rows):
+                break
+            try:
+                if len(fields) != len(header):
+                    raise ValueError(f"{len(fields)} fields where the header has {len(header)}")
+                values.extend([read(fields[i]) for i, read in readers])
+            except (ValueError, KeyError) as error:
+                text = f"{path}, line {line} must hold numbers and known nominal values; {error}"
+                raise ValueError(text) from None
+    table = np.frombuffer(values, np.float32).reshape(-1, wanted)
+    x, y = _checked(table[:, :-1], table[:, -1], spec.features, np.float32, f"{raw}: ")
+    return x, y, np.array(columns)
