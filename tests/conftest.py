@@ -1,0 +1,20 @@
+"""Settings under which every test runs, and what the tests share."""
+
+import jax
+import pytest
+from hypothesis import settings
+
+settings.register_profile("jboost", derandomize=True, deadline=None, database=None, max_examples=20)
+settings.load_profile("jboost")
+
+# The library must not lean on implicit promotion: a user may have forbidden it.
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture
+def x64():
+    """float64 for the length of a test."""
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)

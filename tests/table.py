@@ -1,0 +1,80 @@
+"""The contract table: every learner, mode and combiner of the library, once.
+
+A new part costs one entry here; tests/test_contract.py does the rest.
+"""
+
+import jboost as jb
+
+LEARNERS = {
+    "SGD": jb.SGD(step_size=0.1),
+    "NLMS": jb.NLMS(step_size=0.5),
+    "Newton": jb.Newton(forgetting=0.99, ridge=0.1),
+    "Newton, no cap": jb.Newton(forgetting=0.99, ridge=0.1, max_variance=None),
+    "Newton, by weight": jb.Newton(forgetting=0.99, ridge=0.1, forget_by_weight=True),
+    "ForwardNewton": jb.ForwardNewton(forgetting=0.99, ridge=0.1),
+}
+
+MODES = {
+    "Weighted": jb.Weighted(),
+    "DataReuse": jb.DataReuse(max_reuse=3),
+    "RandomUpdate": jb.RandomUpdate(),
+    "PoissonReuse": jb.PoissonReuse(),
+}
+
+COMBINERS = {
+    "Uniform": jb.Uniform(),
+    "NSGD": jb.NSGD(step_size=0.1, epsilon=0.01),
+    "Newton": jb.Newton(forgetting=0.999, ridge=1.0),
+}
+
+
+def boosted(learner: str, mode: str, combiner: str):
+    return jb.boost(
+        LEARNERS[learner], 3, target_mse=0.2, mode=MODES[mode], combiner=COMBINERS[combiner]
+    )
+
+
+BOOSTED = {
+    f"{learner} × {mode} × {combiner}": boosted(learner, mode, combiner)
+    for learner in LEARNERS
+    for mode in MODES
+    for combiner in COMBINERS
+}
+
+NESTED = {
+    "list of different learners": jb.boost(
+        [jb.SGD(0.1), jb.SGD(0.05), jb.Newton(0.99)], target_mse=0.2, mode=jb.RandomUpdate()
+    ),
+    "booster of boosters": jb.boost(
+        jb.boost(jb.SGD(0.1), 2, target_mse=0.2, mode=jb.RandomUpdate()),
+        3,
+        target_mse=0.2,
+        mode=jb.DataReuse(2),
+    ),
+    "booster of mixtures": jb.boost(
+        jb.boost([jb.SGD(0.1), jb.Newton(0.99)], target_mse=0.2, dependence=0.0),
+        2,
+        target_mse=0.2,
+    ),
+    "Algorithm 1": jb.boost(jb.SGD(0.1), 3, target_mse=0.2, guarantee=0.1, chain="scan"),
+    "literal": jb.bnm_wu(3, target_mse=0.2, forgetting=0.99, ridge=0.1, literal=True),
+}
+
+MODELS = LEARNERS | BOOSTED | NESTED
+# Each learner, each mode and each combiner at least once, where the whole table would take minutes.
+FEW = (
+    LEARNERS
+    | NESTED
+    | {
+        name: BOOSTED[name]
+        for name in [
+            "SGD × Weighted × Newton",
+            "SGD × DataReuse × NSGD",
+            "SGD × RandomUpdate × Uniform",
+            "NLMS × PoissonReuse × Newton",
+            "Newton × Weighted × NSGD",
+            "Newton × DataReuse × Newton",
+            "Newton × RandomUpdate × Newton",
+        ]
+    }
+)

@@ -1,0 +1,145 @@
+"""What every learner must do, alone and boosted: one test, driven by the table."""
+
+import itertools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from table import FEW, LEARNERS, MODELS
+
+import jboost as jb
+
+pytestmark = pytest.mark.core
+
+T, R = 12, 3
+KEY = jax.random.key(3)
+
+
+def stream(length=T):
+    """Asymmetric, beyond [−1, 1], with an exact zero and a large value."""
+    x = np.random.default_rng(0).normal(size=(length, R)) * [0.3, 1.0, 2.0]
+    d = x @ [1.0, -0.5, 0.25] + 0.3
+    x[5], d[7] = 0.0, 40.0
+    return x.astype(np.float32), d.astype(np.float32)
+
+
+def wild_stream():
+    """Every kind of bad sample, in x and in d, then four that are only very large."""
+    xs, ds = stream()
+    bad = [np.nan, np.inf, -np.inf, 1e30]
+    xs[range(4), [0, 1, 2, 0]] = bad
+    ds[4:8] = bad
+    xs[8:] *= 1e12
+    return xs, ds, [True] * 8 + [False] * 4
+
+
+# All runs of a model have one length, so that each model compiles once.
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
+def test_contract(model):
+    xs, ds = stream()
+    init = jax.jit(lambda: model.init(R, jnp.float32, key=KEY))()
+    before = jax.tree.map(np.array, init)
+    first = model.predict(init, xs[0])
+    assert first.shape == () and first.dtype == jnp.float32 and np.isfinite(first)
+    chex.assert_trees_all_equal(model.predict(init, xs[0]), first)
+    chex.assert_trees_all_equal(jax.tree.map(np.array, init), before)
+
+    state, trace = jb.run(model, xs, ds, KEY)
+    chex.assert_trees_all_equal_shapes_and_dtypes(state, init)
+    chex.assert_tree_all_finite(state)
+    assert np.isfinite(trace.prediction).all() and not trace.skipped.any()
+    assert float(jnp.abs(trace.prediction).max()) > 0
+
+    xs, ds, bad = wild_stream()
+    after, wild = jb.run(model, xs, ds, KEY, state)
+    chex.assert_tree_all_finite((after, wild.prediction))
+    assert wild.skipped.tolist() == bad
+    ds[8:] = np.nan
+    untouched, _ = jb.run(model, xs, ds, KEY, state)
+    chex.assert_trees_all_equal(untouched, state)
+
+
+@pytest.mark.parametrize("model", FEW.values(), ids=FEW.keys())
+def test_a_cut_stream_is_the_same_stream_bit_for_bit(model):
+    xs, ds = stream(24)
+    state, trace = jb.run(model, xs, ds, KEY)
+    for cuts in [[12], [1, 13]]:
+        part, predictions = None, []
+        edges = [0, *cuts, 24]
+        for start, stop in itertools.pairwise(edges):
+            part, piece = jb.run(model, xs[start:stop], ds[start:stop], KEY, part)
+            predictions.append(piece.prediction)
+        chex.assert_trees_all_equal(part, state)
+        chex.assert_trees_all_equal(jnp.concatenate(predictions), trace.prediction)
+
+
+@pytest.mark.parametrize("model", FEW.values(), ids=FEW.keys())
+def test_vmap_over_a_stacked_model_equals_separate_runs(model):
+    xs, ds = stream()
+    scales = [1.0, 0.9, 0.5]
+    models = [jax.tree.map(lambda leaf, s=s: jnp.float32(leaf) * s, model) for s in scales]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
+    together = jax.vmap(lambda model: jb.run(model, xs, ds, KEY)[1].prediction)(stacked)
+    for row, one in zip(together, models, strict=True):
+        np.testing.assert_allclose(
+            row, jb.run(one, xs, ds, KEY)[1].prediction, rtol=2e-4, atol=1e-4
+        )
+
+
+@pytest.mark.parametrize("model", FEW.values(), ids=FEW.keys())
+def test_jit_or_not_and_float64_agree(model, x64):
+    xs, ds = (a[:8] for a in stream())
+    state, step = model.init(R, jnp.float64, key=KEY), jax.jit(model.update)
+    chex.assert_trees_all_equal_dtypes(
+        state, step(state, xs[0].astype(float), float(ds[0]), key=KEY)
+    )
+    plain, compiled = state, state
+    for x, d in zip(xs.astype(float), ds.astype(float), strict=True):
+        plain = model.update(plain, x, d, key=KEY)
+        compiled = step(compiled, x, d, key=KEY)
+    chex.assert_trees_all_close(plain, compiled, rtol=1e-9, atol=1e-12)
+    single = jb.run(model, xs, ds, KEY)[1].prediction
+    assert single.dtype == jnp.float32  # float32 input stays float32 where float64 is on
+    double = jb.run(model, xs.astype(float), ds.astype(float), KEY)[1].prediction
+    np.testing.assert_allclose(single, double, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("learner", LEARNERS.values(), ids=LEARNERS.keys())
+@pytest.mark.parametrize("mode", [jb.Weighted(), jb.DataReuse(1), jb.RandomUpdate()])
+def test_one_learner_of_full_weight_is_the_plain_learner(learner, mode):
+    xs, ds = stream()
+    model = jb.boost(learner, 1, target_mse=0.0, mode=mode, combiner=jb.Uniform())
+    _, plain = jb.run(learner, xs, ds)
+    _, boosted = jb.run(model, xs, ds, KEY)
+    np.testing.assert_allclose(boosted.prediction, plain.prediction, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("learner", LEARNERS.values(), ids=LEARNERS.keys())
+def test_repeats_are_that_many_updates(learner, x64):
+    xs, ds = stream(12)
+    if getattr(learner, "max_variance", None) is not None:
+        learner = type(learner)(0.99, 0.1, max_variance=1e9)  # a cap acts once, not n times
+    start, _ = jb.run(learner, xs.astype(float), ds.astype(float))
+    for n in (0, 1, 2, 5, 40):
+        x, d = jnp.asarray(xs[3], float), float(ds[3])
+        many = start
+        for _ in range(n):
+            many = learner.update(many, x, d, weight=0.7)
+        once = learner.update(start, x, d, weight=0.7, repeats=jnp.asarray(n, jnp.int32))
+        np.testing.assert_allclose(many.w, once.w, rtol=1e-8, atol=1e-10)
+        if hasattr(many, "T"):
+            np.testing.assert_allclose(many.T.T @ many.T, once.T.T @ once.T, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["booster of boosters", "Algorithm 1"])
+def test_a_boosters_repeats_are_that_many_updates(name):
+    model = FEW[name]
+    xs, ds = stream(12)
+    start, _ = jb.run(model, xs, ds, KEY)
+    many = start
+    for j in range(3):
+        many = model.update(many, xs[3], ds[3], key=jax.random.fold_in(KEY, j))
+    once = model.update(start, xs[3], ds[3], repeats=jnp.asarray(3, jnp.int32), key=KEY)
+    chex.assert_trees_all_close(many, once, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,143 @@
+"""The learners one by one: hand-sized numbers, stability, and what keeps float32 alive."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import jboost as jb
+from jboost.numerics import Sum, geometric
+
+pytestmark = pytest.mark.core
+
+
+def learn(learner, *samples, **how):
+    state = learner.init(len(samples[0][0]))
+    for x, d in samples:
+        state = learner.update(state, jnp.asarray(x, jnp.float32), d, **how)
+    return state
+
+
+def test_sgd_by_hand():
+    state = learn(jb.SGD(0.1), ([1.0, -2.0], 3.0), ([2.0, 0.0], 1.0))
+    # w = 0.1·3·[1, −2] = [0.3, −0.6]; e = 1 − 0.6 = 0.4; w += 0.1·0.4·[2, 0]
+    np.testing.assert_allclose(state.w, [0.38, -0.6], rtol=1e-6)
+    half = learn(jb.SGD(0.1), ([1.0, -2.0], 3.0), weight=0.5)
+    np.testing.assert_allclose(half.w, [0.15, -0.3], rtol=1e-6)
+
+
+def test_nlms_by_hand():
+    state = learn(jb.NLMS(0.5, epsilon=5.0), ([1.0, -2.0], 3.0))
+    np.testing.assert_allclose(state.w, [0.15, -0.3], rtol=1e-6)
+    nothing = learn(jb.NLMS(0.5, epsilon=0.0), ([0.0, 0.0], 3.0))
+    np.testing.assert_array_equal(nothing.w, [0.0, 0.0])
+
+
+def test_the_guard_of_sgd():
+    # μ‖x‖² = 10: the printed step overshoots ninefold, the guarded one lands on the target.
+    x, d = [10.0, 0.0], 1.0
+    assert float(learn(jb.SGD(0.1, guard=False), (x, d)).w[0]) == pytest.approx(1.0)
+    assert float(learn(jb.SGD(0.1), (x, d)).w[0]) == pytest.approx(0.1)
+    # Up to μ‖x‖² = 2 the two are one.
+    for guard in (True, False):
+        assert float(learn(jb.SGD(0.1, guard=guard), ([4.0, 0.0], d)).w[0]) == pytest.approx(0.4)
+    xs = np.random.default_rng(0).normal(size=(2000, 4)).astype(np.float32) * 30
+    ds = xs @ np.float32([1, -1, 0.5, 0])
+    assert float(jb.run(jb.SGD(0.1), xs, ds)[1].prediction[-100:].max()) < 1e4
+
+
+@given(
+    p=st.floats(0, 2.5, width=32), n=st.integers(0, 60), scale=st.sampled_from([1.0, 1e-3, 1e-7])
+)
+def test_geometric_sums(p, n, scale):
+    p = np.float32(p * scale)
+    q = 1 - np.float64(p)
+    power, total = geometric(jnp.float32(p), jnp.int32(n))
+    np.testing.assert_allclose(power, q**n, rtol=3e-5, atol=1e-6)
+    np.testing.assert_allclose(total, sum(q**j for j in range(n)), rtol=3e-5, atol=1e-6)
+
+
+def test_compensated_sums():
+    def naive_and_kahan(carry, _):
+        naive, kahan = carry
+        return (naive + jnp.float32(0.1), kahan.add(jnp.float32(0.1))), None
+
+    start = (jnp.float32(0), Sum.zeros((), jnp.float32))
+    (naive, kahan), _ = jax.jit(lambda: jax.lax.scan(naive_and_kahan, start, length=3_000_000))()
+    exact = 3_000_000 * float(np.float32(0.1))
+    assert abs(float(kahan.total) / exact - 1) < 2e-7
+    assert abs(float(naive) / exact - 1) > 1e-3  # or the test would show nothing
+
+
+@given(
+    seed=st.integers(0, 50),
+    weight=st.floats(0, 1, width=32),
+    kind=st.sampled_from([jb.SGD(0.3), jb.NLMS(1.5, 0.01), jb.Newton(0.95, 0.01)]),
+)
+def test_learning_a_sample_brings_its_estimate_closer(seed, weight, kind):
+    rng = np.random.default_rng(seed)
+    xs, ds = rng.normal(size=(5, 3)).astype(np.float32), rng.normal(size=5).astype(np.float32)
+    state = kind.init(3)
+    for x, d in zip(xs, ds, strict=True):
+        before = float(d - kind.predict(state, x))
+        state = kind.update(state, x, d, weight=weight)
+        assert abs(float(d - kind.predict(state, x))) <= abs(before) * (1 + 1e-4) + 1e-5
+
+
+def variances(state):
+    T = np.asarray(state.T, np.float64)
+    return T.T @ T
+
+
+@pytest.mark.parametrize("beta", [0.9, 0.99, 0.999])
+def test_silence_does_not_wind_up(beta):
+    learner = jb.Newton(beta, ridge=0.01)
+    xs, ds = (np.array(a) for a in jb.streams.duffing(500))
+    state, _ = jb.run(learner, xs, ds)
+    silent, _ = jb.run(learner, np.zeros((100_000, 3), np.float32), np.zeros(100_000), state=state)
+    np.testing.assert_array_equal(silent.w, state.w)
+    assert np.diag(variances(silent)).max() <= 100 * 1.001
+    uncapped = jb.Newton(beta, ridge=0.01, max_variance=None)
+    windup, _ = jb.run(uncapped, np.zeros((100_000, 3), np.float32), np.zeros(100_000))
+    assert np.isfinite(variances(windup)).all() == (beta == 0.999)  # what the cap is for
+
+
+def test_the_cap_does_nothing_where_it_is_not_reached(x64):
+    xs, ds = jb.streams.duffing(2000)
+    capped = jb.run(jb.Newton(0.99, ridge=0.01), xs, ds)[1].prediction
+    plain = jb.run(jb.Newton(0.99, ridge=0.01, max_variance=None), xs, ds)[1].prediction
+    np.testing.assert_allclose(capped, plain, rtol=1e-9, atol=1e-11)
+
+
+def test_newton_does_not_depend_on_the_order_or_units_of_features(x64):
+    rng = np.random.default_rng(2)
+    xs, ds = rng.normal(size=(300, 3)), rng.normal(size=300)
+    learner = jb.Newton(1.0, ridge=1e-8, max_variance=1e9)
+    plain = jb.run(learner, xs, ds)[1].prediction[20:]
+    np.testing.assert_allclose(
+        jb.run(learner, xs[:, [2, 0, 1]], ds)[1].prediction[20:], plain, rtol=1e-6
+    )
+    scaled = jb.run(learner, xs * [10.0, 1.0, 0.1], ds)[1].prediction[20:]
+    np.testing.assert_allclose(scaled, plain, rtol=1e-4, atol=1e-5)
+
+
+def test_forgetting_by_weight_keeps_what_unimportant_samples_do_not_replace():
+    x = jnp.array([1.0])
+    for by_weight, kept in ((True, True), (False, False)):
+        learner = jb.Newton(0.9, ridge=0.01, max_variance=1e4, forget_by_weight=by_weight)
+        state = learn(learner, ([1.0], 1.0))
+        variance = variances(state)[0, 0]
+        for _ in range(50):
+            state = learner.update(state, x, 1.0, weight=0.0)
+        assert (variances(state)[0, 0] < 1.01 * variance) == kept
+
+
+def test_lowered_matmul_precision_changes_nothing():
+    xs, ds = jb.streams.duffing(300)
+    model = jb.bnm_wu(4, target_mse=0.2, forgetting=0.99, ridge=0.1)
+    plain = jb.run(model, xs, ds)[1].prediction
+    with jax.default_matmul_precision("bfloat16"):
+        lowered = jb.run(model, xs, ds)[1].prediction
+    np.testing.assert_array_equal(plain, lowered)
