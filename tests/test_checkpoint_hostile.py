@@ -225,6 +225,22 @@ def test_false_layouts(good: bytes, tmp_path: Path) -> None:
     assert_refused(path, "header")
 
 
+def test_larger_than_any_can_be(good: bytes, tmp_path: Path) -> None:
+    path, claimed = tmp_path / "a", 2**36
+
+    forge(path, good, claim("state.w", "uint8", [claimed]))
+    with path.open("r+b") as file:  # sparse: it takes no room on the disk
+        missing = str(load_error(path)).split(" of ")[1].split()[0]
+        file.truncate(int(missing))
+    assert_refused(path, "larger than any can be")
+
+
+def load_error(path: Path) -> Exception:
+    with pytest.raises(CheckpointError) as caught:
+        load(path)
+    return caught.value
+
+
 def replaced(**changes: Any) -> Any:
     return lambda header, arrays: header.update(changes)
 
@@ -237,7 +253,7 @@ def sgd(**fields: Any) -> Any:
     ("change", "reason"),
     [
         (replaced(model={"class": "os.system", "fields": {}}), "needs the model class os.system"),
-        (replaced(model={"class": "builtins.print", "fields": {}}), "is not known here"),
+        (replaced(model={"class": "a\x1b[2J\u202e", "fields": {}}), r"class a \[2J , which is not"),
         (replaced(model={"class": "Weighted", "fields": {}}), "not a learner"),
         (replaced(model={"class": "LeastSquares", "fields": {"forgetting": 1.0, "ridge": 1.0,
                   "max_variance": None, "forget_by_weight": False}}), "cannot be rebuilt"),
