@@ -7,6 +7,7 @@ from importlib.metadata import version
 
 from jboost import datasets, streams, theory
 from jboost.boost import boost
+from jboost.checkpoint import CheckpointError, load, save
 from jboost.combine import NSGD, Uniform
 from jboost.learners import NLMS, SGD, ForwardNewton, Newton
 from jboost.models import bnm_dr, bnm_ru, bnm_wu, bsgd_dr, bsgd_ru, bsgd_wu
@@ -19,6 +20,7 @@ __all__ = [
     "NLMS",
     "NSGD",
     "SGD",
+    "CheckpointError",
     "DataReuse",
     "ForwardNewton",
     "Newton",
@@ -35,8 +37,10 @@ __all__ = [
     "bsgd_ru",
     "bsgd_wu",
     "datasets",
+    "load",
     "mse",
     "run",
+    "save",
     "streams",
     "theory",
 ]

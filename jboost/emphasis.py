@@ -24,6 +24,7 @@ from jax import Array
 from jboost import checks
 from jboost.learners.base import Number, model, static
 from jboost.numerics import Sum
+from jboost.products import matvec
 
 # δ = 0 with l > 0 gives λ = 0, so that δ and the learner never change again: a deadlock that the
 # first sample always reaches. A small floor ends it.
@@ -123,5 +124,5 @@ def _sum_before(gain: Array) -> Array:
     m = gain.shape[0]
     if m > LARGEST_TRIANGLE:
         return jnp.cumsum(gain) - gain
-    before = jnp.tril(jnp.ones((m, m), bool), -1)
-    return jnp.sum(jnp.where(before, gain[None, :], 0), axis=1)
+    before = jnp.tri(m, k=-1, dtype=gain.dtype)
+    return matvec(before, gain)

@@ -32,11 +32,13 @@ def known(x: Any, dtype: Any) -> Array:
 
 
 def sanitize(x: Any, d: Any, dtype: Any) -> tuple[Array, Array, Array]:
-    """(x, d, ok): a sample that is not ok comes back as zeros, so that nothing of it can spread."""
+    """(x, d, ok): what is unusable of a sample at zero, and whether it is one to learn from.
+
+    x is the one that a prediction saw, so that wᵀx is computed once for both.
+    """
     x, d = jnp.asarray(x, dtype), jnp.asarray(d, dtype)
     ok = jnp.all(usable(x)) & usable(d)
-    zero = jnp.zeros((), dtype)
-    return jnp.where(ok, x, zero), jnp.where(ok, d, zero), ok
+    return known(x, dtype), jnp.where(ok, d, jnp.zeros((), dtype)), ok
 
 
 class Sum(NamedTuple):

@@ -14,6 +14,7 @@ from jax import Array
 from jboost import checks
 from jboost.learners.base import Learner, State
 from jboost.numerics import usable
+from jboost.template import mismatch, template
 
 Observe = Callable[[State, "Info"], Any]
 
@@ -242,18 +243,9 @@ def _refuse_bad(model: Learner, xs: Array, ds: Array) -> None:
 
 def _check_state(model: Learner, state: State, xs: Array, key: Any) -> None:
     """A state to continue from must be one this model makes for this width and dtype."""
-    wanted = jax.eval_shape(lambda k: model.init(xs.shape[1], xs.dtype, key=k), key)
-    if jax.tree.structure(wanted) != jax.tree.structure(state):
+    problem = mismatch(template(model, xs.shape[1], xs.dtype.name, key), state)
+    if problem is not None:
         raise ValueError(
-            "state does not belong to this model: it has another structure; pass the "
-            "state that a run of the same model returned"
+            f"state does not belong to this model on xs of {xs.shape[1]} columns and dtype "
+            f"{xs.dtype}: {problem}. Pass the state that a run of the same model returned"
         )
-    for (path, want), have in zip(
-        jax.tree_util.tree_flatten_with_path(wanted)[0], jax.tree.leaves(state), strict=True
-    ):
-        if want.shape != jnp.shape(have) or want.dtype != jnp.result_type(have):
-            raise ValueError(
-                f"state{jax.tree_util.keystr(path)} must have shape {want.shape} and dtype "
-                f"{want.dtype} for xs of {xs.shape[1]} columns and dtype {xs.dtype}; got "
-                f"{jnp.shape(have)} and {jnp.result_type(have)}"
-            )

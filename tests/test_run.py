@@ -216,7 +216,7 @@ RU = jb.bsgd_ru(2, target_mse=0.1, step_size=0.1)
         (
             lambda: jb.run(jb.SGD(0.1), X, D, state=jb.SGD(0.1).init(3)),
             ValueError,
-            r"state\.w must have shape \(2,\).*got \(3,\)",
+            r"state\.w has float32\[3\] where float32\[2\] fits",
         ),
         (lambda: jb.run(jb.SGD(0.1), X, D, on_bad="stop"), ValueError, "on_bad must be one of"),
         (

@@ -95,7 +95,7 @@ class LeastSquares(Learner):
         e = d - dot(w, x)
         f = matvec(T, x)
         k = vecmat(f, T)  # P x
-        alpha = beta + lam * dot(f, f)
+        alpha = beta + jnp.where(ok, lam * dot(f, f), 0)
         g = lam / alpha
         a = g / (1 + jnp.sqrt(beta / alpha))
         w = w + (g * e) * k
