@@ -54,6 +54,10 @@ class Boosted(Learner):
     many copies there are of each. A float of a learner may hold one value, shared by its copies, or
     one per copy. ``weight`` multiplies the learners' weights, the chain's Λ and the combiner's
     weight; ``repeats`` is that many updates.
+
+    ``walk`` is how the learners are updated: "together" (one batched update, the form for small
+    learners and under ``vmap``) or "one by one", which does not compute the updates that a random
+    mode did not draw. The numbers are the same; the engine behind ``run`` chooses.
     """
 
     learner: Any
@@ -61,6 +65,7 @@ class Boosted(Learner):
     mode: Mode
     combiner: Learner
     sizes: tuple[int, ...] = static()
+    walk: str = static(default="together")
 
     per_learner: ClassVar[tuple[str, ...]] = ("learner", "emphasis")
 
@@ -190,7 +195,10 @@ class Boosted(Learner):
             lam = look.weight[place] if jnp.ndim(look.weight) else None
             n = look.repeats[place] if jnp.ndim(look.repeats) else None
             own = keys[place] if keys is not None and learner.needs_key else None
-            learners.append(copies.each(learn, learner, place, states, lam, n, own))
+            if self.walk == "together":
+                learners.append(copies.each(learn, learner, place, states, lam, n, own))
+            else:
+                learners.append(copies.one_by_one(learn, learner, place, n, states, lam, n, own))
 
         last = keys[-1] if keys is not None and self.combiner.needs_key else None
         combiner = self.combiner.update(state.combiner, look.y, answer, weight=weight, key=last)

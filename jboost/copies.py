@@ -34,6 +34,39 @@ def each(f: Callable[..., Any], learner: Learner, place: slice, *stacked: Any) -
     return jax.vmap(one, axis_size=place.stop - place.start)(varied, stacked)
 
 
+def one_by_one(
+    f: Callable[..., Any], learner: Learner, place: slice, drawn: Any, states: Any, *stacked: Any
+) -> Any:
+    """f(copy, state, …) for the copies whose entry of ``drawn`` is not zero; all, if it is None.
+
+    A loop that changes the stacked states in place: what is not drawn is neither computed nor
+    copied. Under ``vmap`` the condition would become a choice between computed values.
+    """
+    leaves, structure = jax.tree.flatten(learner)
+    own = [jnp.ndim(leaf) > level for leaf, level in zip(leaves, _levels(learner), strict=True)]
+
+    def row(k: Any, tree: Any) -> Any:
+        return jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, k, keepdims=False), tree)
+
+    def change(k: Any, states: Any) -> Any:
+        copy = [
+            row(k, jnp.asarray(leaf)) if o else leaf for leaf, o in zip(leaves, own, strict=True)
+        ]
+        new = f(structure.unflatten(copy), row(k, states), *row(k, stacked))
+        return jax.tree.map(
+            lambda all_, one: jax.lax.dynamic_update_index_in_dim(all_, one, k, 0), states, new
+        )
+
+    def visit(k: Any, states: Any) -> Any:
+        if drawn is None:
+            return change(k, states)
+        return jax.lax.cond(
+            row(k, drawn) > 0, lambda states: change(k, states), lambda states: states, states
+        )
+
+    return jax.lax.fori_loop(0, place.stop - place.start, visit, states)
+
+
 def check(part: Any, size: int) -> None:
     """Every float is one value, or as many as there are copies."""
     paths = jax.tree_util.tree_flatten_with_path(part)[0]

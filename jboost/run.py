@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jboost import checks
+from jboost import checks, engine
 from jboost.learners.base import Learner, State
 from jboost.numerics import usable
 from jboost.template import mismatch, template
@@ -102,7 +102,7 @@ def run(
         state = _init(model, xs.shape[1], xs.dtype.name, key)
     else:
         _check_state(model, state, xs, key)
-    return _fold(model, state, xs, ds, key, observe)
+    return engine.fold(_scan, model, state, xs, ds, key, observe)
 
 
 def mse(model: Learner, xs: Any, ds: Any, key: Any = None) -> Array:
@@ -164,10 +164,11 @@ def _init(model: Learner, num_features: int, dtype: str, key: Any) -> State:
     return model.init(num_features, jnp.dtype(dtype), key=key)
 
 
-@partial(jax.jit, static_argnames=("observe",))
-def _fold(
+def _scan(
     model: Learner, state: State, xs: Array, ds: Array, key: Any, observe: Observe | None
 ) -> tuple[State, Trace]:
+    """The fold over time: predict, then learn."""
+
     def step(state: State, sample: tuple[Array, Array]) -> tuple[State, Trace]:
         x, d = sample
         prediction = model.predict(state, x)

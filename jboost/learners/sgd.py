@@ -85,8 +85,7 @@ class SGD(Linear):
         mu = jnp.asarray(self.step_size, w.dtype) * lam
         s = dot(x, x)
         if self.guard:
-            stable = mu * s <= 2
-            mu = jnp.where(stable, mu, 1 / jnp.where(stable, 1, s))
+            mu = jnp.where(mu * s <= 2, mu, 1 / jnp.maximum(s, jnp.finfo(s.dtype).tiny))
         _, n = geometric(mu * s, repeats)
         e = d - dot(w, x)
         return LinearState(w + (mu * n * e) * x)

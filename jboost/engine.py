@@ -1,0 +1,201 @@
+"""How the loop over time is compiled. Nothing else in the library knows of it.
+
+On a CPU a ``lax.scan`` runs as a list of small kernels, and for a small model their dispatch is
+nearly all of the time. XLA compiles a call that carries a certain tag as *one* function instead,
+which is several times faster; above about a megabyte of state the plain form wins, because its
+products use all cores and tiles.
+
+The tag is experimental, so it is used only where all of this holds, and the plain form otherwise:
+the library owns the outermost ``jit`` (nothing is traced), the device is a CPU, JAX is of a version
+it was tested with, and the program holds only operations known to compile so. Setting the
+environment variable ``JBOOST_ENGINE=plain``, or calling ``engine.use("plain")``, turns it off.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.core import Tracer, jaxprs_in_params
+
+from jboost import checks
+from jboost.boost import Boosted
+from jboost.learners.base import Learner, State
+
+log = logging.getLogger("jboost.engine")
+
+# Measured: up to 0.6 MB of state one kernel is the faster one, from 1 MB on not always.
+LARGEST_KERNEL = 2**20
+# Random updates: below this, updating all learners at once is faster than skipping some.
+SMALLEST_SKIP = 2**11  # bytes of state per learner
+FIRST_TESTED = (0, 10)
+
+# What a kernel may hold: element-wise operations, reductions, products, slices and control flow.
+# Sorting, scattering, linear algebra, callbacks and the like fail to compile there.
+_KNOWN = """
+    abs add and atan2 bitcast_convert_type broadcast_in_dim cbrt ceil clamp concatenate cond
+    convert_element_type copy copy_p cos cosh cumlogsumexp cummax cummin cumprod cumsum
+    custom_jvp_call custom_vjp_call div dot_general dynamic_slice dynamic_update_slice eq erf
+    erf_inv exp exp2 expand_dims expm1 floor gather ge gt integer_pow iota is_finite jit le log
+    log1p logistic lt max min mul ne neg nextafter not or pad pjit pow random_bits random_fold_in
+    random_unwrap random_wrap reduce_and reduce_max reduce_min reduce_or reduce_precision
+    reduce_prod reduce_sum rem reshape rev round rsqrt scan select_n shift_left
+    shift_right_arithmetic shift_right_logical sign sin sinh slice split sqrt square squeeze
+    stop_gradient sub tan tanh threefry2x32 transpose while xor
+"""
+
+Scan = Callable[..., Any]
+
+
+class Plan(NamedTuple):
+    """Which form a run takes, and why; whether random updates skip what is not drawn."""
+
+    form: str
+    reason: str
+    skips: bool
+
+
+_wanted = os.environ.get("JBOOST_ENGINE", "auto")
+_plans: dict[Any, Plan] = {}
+_last: Plan | None = None
+
+
+def use(form: str) -> None:
+    """Choose the form of later runs: "auto" (the default), or "plain" for one ``lax.scan``.
+
+    >>> use("plain")
+    ... use("auto")
+    """
+    global _wanted
+    _wanted = checks.choice("form", form, ("auto", "plain"))
+
+
+def last() -> Plan | None:
+    """The plan of the latest run outside of any transformation."""
+    return _last
+
+
+def fold(
+    scan: Scan, model: Learner, state: State, xs: Any, ds: Any, key: Any, observe: Any
+) -> tuple[State, Any]:
+    """``scan(model, state, xs, ds, key, observe)``, compiled in the form that suits it."""
+    global _last
+    if _inside_a_transformation(model, state, xs, ds, key):
+        return _plain(scan, model, state, xs, ds, key, observe)
+    plan = _plan(scan, model, state, xs, ds, key, observe)
+    _last = plan
+    log.debug("%s form: %s", plan.form, plan.reason)
+    model = _skipping(model) if plan.skips else model
+    if plan.form == "plain":
+        return _plain(scan, model, state, xs, ds, key, observe)
+    return _kernel(scan, model, state, xs, ds, *_words(key), observe)[0]
+
+
+@partial(jax.jit, static_argnames=("scan", "observe"))
+def _plain(
+    scan: Scan, model: Learner, state: State, xs: Any, ds: Any, key: Any, observe: Any
+) -> tuple[State, Any]:
+    return scan(model, state, xs, ds, key, observe)
+
+
+@partial(jax.jit, static_argnames=("scan", "impl", "observe"))
+def _call(
+    scan: Scan, model: Learner, state: State, xs: Any, ds: Any, words: Any, impl: Any, observe: Any
+) -> Any:
+    key = None if words is None else jax.random.wrap_key_data(words, impl=impl)
+    # An operand that nothing uses aborts the process inside XLA, so every one is returned.
+    return scan(model, state, xs, ds, key, observe), (model, state, words, xs[:1], ds[:1])
+
+
+# Without the option XLA puts fusions into the call that it cannot compile there.
+@partial(
+    jax.jit,
+    static_argnames=("scan", "impl", "observe"),
+    compiler_options={"xla_cpu_experimental_ynn_fusion_type": ""},
+)
+def _kernel(
+    scan: Scan, model: Learner, state: State, xs: Any, ds: Any, words: Any, impl: Any, observe: Any
+) -> Any:
+    from jax.experimental.xla_metadata import set_xla_metadata
+
+    outputs = _call(scan, model, state, xs, ds, words, impl, observe)
+    return set_xla_metadata(outputs, xla_cpu_small_call="true", inlineable="false")
+
+
+def _words(key: Any) -> tuple[Any, Any]:
+    """A key as plain numbers and the name of its generator."""
+    if key is None:
+        return None, None
+    return jax.random.key_data(key), str(jax.random.key_impl(key))
+
+
+def _inside_a_transformation(*arguments: Any) -> bool:
+    # With concrete arguments a user's jit still shows in what an operation returns.
+    leaves = [*jax.tree.leaves(arguments), jnp.zeros(())]
+    return any(isinstance(leaf, Tracer) for leaf in leaves)
+
+
+def _plan(
+    scan: Scan, model: Learner, state: State, xs: Any, ds: Any, key: Any, observe: Any
+) -> Plan:
+    """Look once at each structure of model and state."""
+    leaves, structure = jax.tree.flatten((model, state))
+    shapes = tuple((jnp.shape(leaf), jnp.result_type(leaf).name) for leaf in leaves)
+    seen = (_wanted, structure, shapes, xs.dtype.name, observe, jnp.result_type(float).name)
+    if seen not in _plans:
+        skips = _worth_skipping(model, state)
+        form, reason = _form(
+            scan, _skipping(model) if skips else model, state, xs, ds, key, observe
+        )
+        _plans[seen] = Plan(form, reason, skips)
+    return _plans[seen]
+
+
+def _form(
+    scan: Scan, model: Learner, state: State, xs: Any, ds: Any, key: Any, observe: Any
+) -> tuple[str, str]:
+    if _wanted == "plain":
+        return "plain", "the fast form is switched off"
+    platforms = {device.platform for device in xs.devices()}
+    if platforms != {"cpu"}:
+        return "plain", f"the stream lies on {', '.join(sorted(platforms))}"
+    if jax.__version_info__ < FIRST_TESTED:
+        return "plain", f"one kernel is not tested with jax {jax.__version__}"
+    if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
+        return "plain", "jit is disabled"
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+    if size > LARGEST_KERNEL:
+        return "plain", f"a state of {size:,} bytes is more than one kernel is good for"
+    arguments = (scan, model, state, xs[:2], ds[:2], *_words(key), observe)
+    program = _call.trace(*arguments)
+    unknown = {*_primitives(program.jaxpr.jaxpr)}.difference(_KNOWN.split())
+    if unknown:
+        return "plain", f"not known to compile as one kernel: {', '.join(sorted(unknown))}"
+    return "kernel", f"a state of {size:,} bytes in one kernel"
+
+
+def _primitives(jaxpr: Any) -> Iterator[str]:
+    """The names of all operations of a program, inner programs included."""
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name
+        for inner in jaxprs_in_params(equation.params):
+            yield from _primitives(inner)
+
+
+def _worth_skipping(model: Learner, state: State) -> bool:
+    """Whether a booster that draws has learners large enough for skipping to pay."""
+    if not isinstance(model, Boosted) or not model.mode.needs_key:
+        return False
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(state.learners))
+    return size / model.m >= SMALLEST_SKIP
+
+
+def _skipping(model: Learner) -> Learner:
+    assert isinstance(model, Boosted)
+    return dataclasses.replace(model, walk="one by one")
