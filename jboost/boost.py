@@ -136,7 +136,7 @@ class Boosted(Learner):
             own = jax.random.fold_in(key, j) if self.needs_key else None
             return self._update_once(state, x, d, weight, own)
 
-        return jax.lax.fori_loop(0, repeats, again, state)
+        return jax.lax.fori_loop(0, jnp.asarray(repeats, jnp.int32), again, state)
 
     def info(self, state: BoostedState, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
         """y, e, lam, delta (before the sample), z, and updates: how often each learner learns."""

@@ -71,7 +71,7 @@ class RandomUpdate(Mode):
     """Random updates (RU): each learner learns the sample with probability λ.
 
     >>> RandomUpdate().spend(jnp.array([1.0, 0.3]), jnp.array([0.99, 0.5]))[1].tolist()
-    [1, 0]
+    [True, False]
     """
 
     @property
@@ -80,7 +80,7 @@ class RandomUpdate(Mode):
 
     def spend(self, lam: Array, uniform: Array | None) -> tuple[Any, Any]:
         assert uniform is not None
-        return 1.0, (uniform < lam).astype(jnp.int32)
+        return 1.0, uniform < lam
 
 
 @model

@@ -61,11 +61,14 @@ def geometric(p: Array, n: Any) -> tuple[Array, Array]:
     """(q^n, 1 + q + … + q^(n−1)) for q = 1 − p: what n repeats of one update add up to.
 
     Takes p, not q, because p is what the callers know to full precision. ``n`` is the Python
-    number 1 or an int32 array; any real q works, negative ones (an overshooting step) included.
+    number 1, a boolean array (none or one) or an int32 array; any real q works, negative ones (an
+    overshooting step) included.
     """
     if isinstance(n, int) and n == 1:
         return 1 - p, jnp.ones_like(p)
     n = jnp.asarray(n)
+    if n.dtype == bool:
+        return jnp.where(n, 1 - p, 1), n.astype(p.dtype)
     count = n.astype(p.dtype)
     small = p < 0.5  # log1p keeps the digits of a small p; beyond, 1 − p is exact
     q = 1 - p

@@ -11,6 +11,7 @@ LEARNERS = {
     "Newton": jb.Newton(forgetting=0.99, ridge=0.1),
     "Newton, no cap": jb.Newton(forgetting=0.99, ridge=0.1, max_variance=None),
     "Newton, by weight": jb.Newton(forgetting=0.99, ridge=0.1, forget_by_weight=True),
+    "Newton, covariance": jb.Newton(forgetting=0.99, ridge=0.1, form="covariance"),
     "ForwardNewton": jb.ForwardNewton(forgetting=0.99, ridge=0.1),
 }
 

@@ -165,12 +165,12 @@ import os, sys
 import numpy as np
 import jboost as jb
 from jboost.checkpoint import save
-from jboost.learners import NewtonState
+from jboost.learners import RootState
 
 def write(path, i, n=300):
     while True:
         fill = lambda *shape: np.full(shape, i, np.float32)
-        state = NewtonState(fill(n), fill(n, n), fill(n), np.int32(i))
+        state = RootState(fill(n), fill(n, n), fill(n), np.int32(i))
         save(path, jb.Newton(), state, position=i, num_features=n)
         os.write(1, b"%d\\n" % i)
         i += 1

@@ -111,8 +111,8 @@ class Learner(abc.ABC):
     ) -> State:
         """The state after learning (x, d) ``repeats`` times with importance ``weight``.
 
-        ``repeats`` is the Python number 1 or an int32 array, so that a weighted update does not pay
-        for the closed form of a repeated one. ``key`` is the key of the whole run: a learner that
+        ``repeats`` is the Python number 1, a boolean array or an int32 array, so that only what may
+        be repeated pays for the closed form. ``key`` is the key of the whole run: a learner that
         draws folds its own step count into it.
         """
 
