@@ -61,7 +61,10 @@ def one_by_one(
         if drawn is None:
             return change(k, states)
         return jax.lax.cond(
-            row(k, drawn) > 0, lambda states: change(k, states), lambda states: states, states
+            row(k, drawn).astype(bool),
+            lambda states: change(k, states),
+            lambda states: states,
+            states,
         )
 
     return jax.lax.fori_loop(0, place.stop - place.start, visit, states)

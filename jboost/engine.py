@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.core import Tracer, jaxprs_in_params
+from jax.core import Tracer
 
 from jboost import checks
 from jboost.boost import Boosted
@@ -39,7 +39,7 @@ FIRST_TESTED = (0, 10)
 # What a kernel may hold: element-wise operations, reductions, products, slices and control flow.
 # Sorting, scattering, linear algebra, callbacks and the like fail to compile there.
 _KNOWN = """
-    abs add and atan2 bitcast_convert_type broadcast_in_dim cbrt ceil clamp concatenate cond
+    abs add add_any and atan2 bitcast_convert_type broadcast_in_dim cbrt ceil clamp concatenate cond
     convert_element_type copy copy_p cos cosh cumlogsumexp cummax cummin cumprod cumsum
     custom_jvp_call custom_vjp_call div dot_general dynamic_slice dynamic_update_slice eq erf
     erf_inv exp exp2 expand_dims expm1 floor gather ge gt integer_pow iota is_finite jit le log
@@ -184,8 +184,13 @@ def _primitives(jaxpr: Any) -> Iterator[str]:
     """The names of all operations of a program, inner programs included."""
     for equation in jaxpr.eqns:
         yield equation.primitive.name
-        for inner in jaxprs_in_params(equation.params):
-            yield from _primitives(inner)
+        for value in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program):
+            if _is_program(value):
+                yield from _primitives(getattr(value, "jaxpr", value))
+
+
+def _is_program(value: Any) -> bool:
+    return hasattr(value, "eqns") or hasattr(value, "jaxpr")
 
 
 def _worth_skipping(model: Learner, state: State) -> bool:

@@ -8,8 +8,6 @@ from table import FEW
 
 import jboost as jb
 
-pytestmark = pytest.mark.core
-
 KEY = jax.random.key(0)
 
 

@@ -101,11 +101,13 @@ class LeastSquares(Learner):
             one_minus_beta = lam * one_minus_beta
         # n updates with β are one with βⁿ and weight λ (1 − βⁿ)/(1 − β).
         beta, n = geometric(one_minus_beta, repeats)
-        learned = ok if isinstance(repeats, int) else ok & (repeats != 0)
+        learned = ok if isinstance(repeats, int) else ok & jnp.asarray(repeats, bool)
 
         f, k, power = _times_variance(state, x)
-        alpha = beta + jnp.where(ok, lam * n * power, 0)
-        g = lam * n / alpha
+        # Round-off can make the covariance form's P indefinite; such a sample is not learned.
+        lam = jnp.where(ok & (power >= 0), lam * n, 0)
+        alpha = beta + jnp.where(lam > 0, lam * power, 0)
+        g = lam / alpha
         w = w + (g * (d - dot(w, x))) * k
         if isinstance(state, CovarianceState):
             return self._covariance(state, w, k, g, beta, learned)
