@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 
 import jboost as jb
-from jboost.boost import Boosted
+from jboost.boost import RLS_COMBINER, Boosted
 from jboost.combine import from_mean
 from jboost.learners import Learner
 
@@ -98,15 +98,15 @@ def boosted(name: str, s: Settings, *, literal: bool) -> Boosted:
 def combiners(*, literal: bool) -> dict[str, Learner]:
     """The paper's combiner at three steps (it gives none), the mean, and the RLS of its comments.
 
-    "RLS" is as the reading is: without a cap on its matrix where literal, with the library's own
-    cap, 1/ridge, where not.
+    "RLS" is as the reading is: without a cap on its matrix where literal, the library's own default
+    where not.
     """
     nsgd = {
         f"NSGD {step:g}": jb.NSGD(step_size=step, epsilon=0.0 if literal else 1e-8)
         for step in (0.1, 0.01, 0.001)
     }
-    cap: Any = {"max_variance": None} if literal else {}
-    rls = jb.Newton(forgetting=0.999, ridge=1.0, **cap)
+    literal_rls = jb.Newton(forgetting=0.999, ridge=1.0, max_variance=None)
+    rls = literal_rls if literal else RLS_COMBINER
     return {**nsgd, "uniform": jb.Uniform(), "RLS": rls}
 
 

@@ -36,7 +36,7 @@ typedef struct {
 /* What every booster carries besides its learners, and the scratch of one step. */
 typedef struct {
     float *y, *e, *lam, *total, *Lam, *loss, *z;
-    float *root, *variance, *f, *v; /* of the Newton combiner */
+    float *root, *f, *v; /* of the Newton combiner */
     int turn;
 } booster;
 
@@ -50,16 +50,16 @@ static void diagonal(float *P, int r, float value) {
 static booster booster_new(const settings *s) {
     int m = s->m;
     booster b = {zeros(m), zeros(m), zeros(m), zeros(m), zeros(m), zeros(m), zeros(m),
-                 zeros((size_t)m * m), zeros(m), zeros(m), zeros(m), 0};
+                 zeros((size_t)m * m), zeros(m), zeros(m), 0};
     float variance = fminf(1 / s->combiner_ridge, s->combiner_max_variance);
-    for (int k = 0; k < m; k++) b.z[k] = 1.0f / m, b.variance[k] = variance;
+    for (int k = 0; k < m; k++) b.z[k] = 1.0f / m;
     diagonal(b.root, m, sqrtf(variance));
     return b;
 }
 
 static void booster_free(booster *b) {
     free(b->y), free(b->e), free(b->lam), free(b->total), free(b->Lam), free(b->loss);
-    free(b->z), free(b->root), free(b->variance), free(b->f), free(b->v);
+    free(b->z), free(b->root), free(b->f), free(b->v);
 }
 
 /* Numbers below 1e-38 count as zero, as they do in XLA and in any program linked with -ffast-math:
@@ -94,25 +94,23 @@ static inline uint32_t xorshift(uint32_t *state) {
     return *state = h;
 }
 
-/* Scale rows and columns so that no diagonal entry is beyond the cap; v is scratch. One half is
- * computed and mirrored: round-off that differs between the halves would grow as beta^-t. */
-static void cap(int r, float *restrict P, float *restrict v, float largest) {
-    int binds = 0;
-    for (int i = 0; i < r; i++) {
-        float variance = P[(size_t)i * r + i];
-        binds |= variance > largest;
-        v[i] = sqrtf(largest / fmaxf(variance, largest));
-    }
-    if (!binds) return;
+/* Bring one diagonal entry of P, the next in turn, back to the cap by a measurement of its
+ * coefficient that finds it as it is; v is scratch. */
+static void hold(int r, float *restrict P, float *restrict v, float largest, int turn) {
+    const float *c = P + (size_t)turn * r;
+    float variance = c[turn];
+    if (variance <= largest) return;
+    float root = sqrtf((1 - largest / variance) / variance);
+    for (int i = 0; i < r; i++) v[i] = root * c[i];
     for (int i = 0; i < r; i++)
-        for (int j = 0; j <= i; j++)
-            P[(size_t)j * r + i] = P[(size_t)i * r + j] *= v[i] * v[j];
+        for (int j = 0; j < r; j++) P[(size_t)i * r + j] -= v[i] * v[j];
 }
 
 /* One step of weighted recursive least squares; e is the error before it, v is scratch. */
 static inline void least_squares(int r, float *restrict w, float *restrict P, float *restrict v,
                                  const float *restrict x, float e, float lam, float beta,
-                                 float max_variance) {
+                                 float max_variance, int turn) {
+    if (max_variance > 0) hold(r, P, v, max_variance, turn);
     for (int i = 0; i < r; i++) v[i] = dot(r, P + (size_t)i * r, x);
     float g = lam / (beta + lam * dot(r, x, v));
     float step = g * e, root = sqrtf(g), grow = 1 / beta;
@@ -121,7 +119,6 @@ static inline void least_squares(int r, float *restrict w, float *restrict P, fl
         float *restrict row = P + (size_t)i * r;
         for (int j = 0; j < r; j++) row[j] = (row[j] - v[i] * v[j]) * grow;
     }
-    if (max_variance > 0) cap(r, P, v, max_variance);
 }
 
 #ifdef __GNUC__
@@ -159,33 +156,42 @@ static float chain(const settings *s, booster *b, float d) {
     return emphasis(m, s->dependence, total, e, b->lam, b->Lam, b->loss);
 }
 
-/* Least squares of weight 1 on the predictions y, on a square root T of P = T'T (Potter's form).
- * The diagonal of P is carried, one entry a step measured anew, and kept at most at the cap. */
-static void combine_newton(const settings *s, booster *b, float error) {
-    int m = s->m, turn = b->turn;
-    float beta = s->combiner_forgetting, largest = s->combiner_max_variance, exact = 0;
-    float *restrict T = b->root, *restrict f = b->f, *restrict v = b->v;
-    float *restrict variance = b->variance, *restrict z = b->z;
-    for (int i = 0; i < m; i++) f[i] = dot(m, T + (size_t)i * m, b->y), v[i] = 0;
+/* v = T'f. */
+static void transposed(int m, const float *restrict T, const float *restrict f, float *restrict v) {
+    for (int j = 0; j < m; j++) v[j] = 0;
     for (int i = 0; i < m; i++)
         for (int j = 0; j < m; j++) v[j] += f[i] * T[(size_t)i * m + j];
-    for (int i = 0; i < m; i++) exact += T[(size_t)i * m + turn] * T[(size_t)i * m + turn];
-    variance[turn] = exact;
-    b->turn = turn + 1 == m ? 0 : turn + 1;
+}
 
-    float alpha = beta + dot(m, f, f), g = 1 / alpha, a = g / (1 + sqrtf(beta / alpha));
-    float step = g * error, grow = 1 / sqrtf(beta), scale[m];
-    for (int j = 0; j < m; j++) {
-        z[j] += step * v[j];
-        float left = fmaxf(variance[j] - g * v[j] * v[j], 0) / beta;
-        variance[j] = fminf(left, largest);
-        scale[j] = grow * sqrtf(largest / fmaxf(left, largest));
-        v[j] *= a;
-    }
+/* T <- (T - a f v') grow. */
+static void lower(int m, float *restrict T, const float *restrict f, const float *restrict v,
+                  float a, float grow) {
     for (int i = 0; i < m; i++) {
         float *restrict row = T + (size_t)i * m;
-        for (int j = 0; j < m; j++) row[j] = (row[j] - f[i] * v[j]) * scale[j];
+        float step = a * f[i];
+        for (int j = 0; j < m; j++) row[j] = (row[j] - step * v[j]) * grow;
     }
+}
+
+/* Least squares of weight 1 on the predictions y, on a square root T of P = T'T (Potter's form).
+ * One diagonal entry of P a step, the next in turn, is brought back to the cap. */
+static void combine_newton(const settings *s, booster *b, float error) {
+    int m = s->m, turn = b->turn;
+    float beta = s->combiner_forgetting, largest = s->combiner_max_variance;
+    float *T = b->root, *f = b->f, *v = b->v;
+    for (int i = 0; i < m; i++) f[i] = T[(size_t)i * m + turn];
+    float variance = dot(m, f, f);
+    if (variance > largest) {
+        transposed(m, T, f, v);
+        lower(m, T, f, v, (1 - sqrtf(largest / variance)) / variance, 1);
+    }
+    b->turn = turn + 1 == m ? 0 : turn + 1;
+
+    for (int i = 0; i < m; i++) f[i] = dot(m, T + (size_t)i * m, b->y);
+    transposed(m, T, f, v);
+    float alpha = beta + dot(m, f, f), g = 1 / alpha, step = g * error;
+    for (int j = 0; j < m; j++) b->z[j] += step * v[j];
+    lower(m, T, f, v, g / (1 + sqrtf(beta / alpha)), 1 / sqrtf(beta));
 }
 
 static inline void combine(const settings *s, booster *b, float error) {
@@ -267,7 +273,7 @@ double bnm(const settings *s, int64_t T, const float *xs, const float *ds, float
                 weight = sum[n], beta = power[n];
             }
             least_squares(r, W + (size_t)k * r, P + k * square, v, x, b.e[k], weight, beta,
-                          s->max_variance);
+                          s->max_variance, (int)(t % r));
         }
         combine(s, &b, d - predictions[t]);
     }

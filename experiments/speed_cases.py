@@ -98,7 +98,7 @@ def native_settings(name: str, s: Settings, combiner: str, *, capped: bool) -> n
         step_size=s.step_size / s.r / (K if mode == "DR" else 1),
         forgetting=s.forgetting, ridge=s.ridge, max_variance=1 / s.ridge if capped else 0.0,
         combiner_step=0.01, combiner_epsilon=0.01,
-        combiner_forgetting=0.999, combiner_ridge=1.0, combiner_max_variance=1.0, seed=SEED,
+        combiner_forgetting=0.999, combiner_ridge=1.0, combiner_max_variance=100.0, seed=SEED,
     )  # fmt: skip
 
 

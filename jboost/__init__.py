@@ -5,10 +5,11 @@ Predict a number from a stream, one sample at a time, and learn from each answer
 
 from importlib.metadata import version
 
-from jboost import datasets, streams, theory
+from jboost import datasets, engine, report, streams, theory
 from jboost.boost import boost
 from jboost.checkpoint import CheckpointError, load, save
 from jboost.combine import NSGD, Uniform
+from jboost.driver import run_stream
 from jboost.learners import NLMS, SGD, ForwardNewton, Newton
 from jboost.models import bnm_dr, bnm_ru, bnm_wu, bsgd_dr, bsgd_ru, bsgd_wu
 from jboost.modes import DataReuse, PoissonReuse, RandomUpdate, Weighted
@@ -37,9 +38,12 @@ __all__ = [
     "bsgd_ru",
     "bsgd_wu",
     "datasets",
+    "engine",
     "load",
     "mse",
+    "report",
     "run",
+    "run_stream",
     "save",
     "streams",
     "theory",

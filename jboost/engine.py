@@ -70,7 +70,7 @@ def use(form: str) -> None:
     """Choose the form of later runs: "auto" (the default), or "plain" for one ``lax.scan``.
 
     >>> use("plain")
-    ... use("auto")
+    >>> use("auto")
     """
     global _wanted
     _wanted = checks.choice("form", form, ("auto", "plain"))

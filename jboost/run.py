@@ -95,14 +95,14 @@ def run(
     checks.choice("on_bad", on_bad, ("skip", "raise"))
     xs, ds = _stream(xs, ds)
     if model.needs_key:
-        key = _key(key)
+        key = checked_key(key)
     if on_bad == "raise":
         _refuse_bad(model, xs, ds)
     if state is None:
-        state = _init(model, xs.shape[1], xs.dtype.name, key)
+        state = initial(model, xs.shape[1], xs.dtype.name, key)
     else:
-        _check_state(model, state, xs, key)
-    return engine.fold(_scan, model, state, xs, ds, key, observe)
+        check_state(model, state, xs, key)
+    return engine.fold(scan, model, state, xs, ds, key, observe)
 
 
 def mse(model: Learner, xs: Any, ds: Any, key: Any = None) -> Array:
@@ -160,11 +160,11 @@ def learns_from(model: Learner, x: Array, d: Array) -> Array:
 
 
 @partial(jax.jit, static_argnames=("num_features", "dtype"))
-def _init(model: Learner, num_features: int, dtype: str, key: Any) -> State:
+def initial(model: Learner, num_features: int, dtype: str, key: Any) -> State:
     return model.init(num_features, jnp.dtype(dtype), key=key)
 
 
-def _scan(
+def scan(
     model: Learner, state: State, xs: Array, ds: Array, key: Any, observe: Observe | None
 ) -> tuple[State, Trace]:
     """The fold over time: predict, then learn."""
@@ -197,7 +197,24 @@ def _array(name: str, values: Any, wanted: str) -> Any:
 
 def _stream(xs: Any, ds: Any) -> tuple[Array, Array]:
     """(T, r) and (T,), of one float dtype."""
+    xs, ds, dtype = checked(xs, ds, jnp.result_type(float))
+    return jnp.asarray(xs, dtype), jnp.asarray(ds, dtype)
+
+
+def checked(xs: Any, ds: Any, default: Any) -> tuple[Any, Any, Any]:
+    """A stream's inputs and targets as arrays, and the dtype to cast them to.
+
+    ``default`` is JAX's default float, which may differ between threads.
+    """
     xs, ds = _array("xs", xs, "(T, r)"), _array("ds", ds, "(T,)")
+    check_shapes(xs, ds)
+    double = np.float64 in (xs.dtype, ds.dtype) and default == np.float64
+    single = all(array.dtype == np.float32 for array in (xs, ds))
+    return xs, ds, np.dtype(np.float64 if double else np.float32 if single else default)
+
+
+def check_shapes(xs: Any, ds: Any) -> None:
+    """Inputs (T, r) and targets (T,), T and r at least 1."""
     if xs.ndim != 2:
         hint = "; for one feature pass xs[:, None]" if xs.ndim == 1 else ""
         raise ValueError(f"xs must have shape (T, r); got {xs.shape}{hint}")
@@ -210,13 +227,9 @@ def _stream(xs: Any, ds: Any) -> tuple[Array, Array]:
         )
     if min(xs.shape) == 0:
         raise ValueError(f"xs must have at least one row and one column; got shape {xs.shape}")
-    double = np.float64 in (xs.dtype, ds.dtype) and jnp.result_type(float) == np.float64
-    single = all(array.dtype == np.float32 for array in (xs, ds))
-    dtype = np.float64 if double else np.float32 if single else jnp.result_type(float)
-    return jnp.asarray(xs, dtype), jnp.asarray(ds, dtype)
 
 
-def _key(key: Any) -> Any:
+def checked_key(key: Any) -> Any:
     if key is None:
         raise ValueError("key is missing: this model draws at random; pass key=jax.random.key(0)")
     try:
@@ -234,15 +247,21 @@ def _refuse_bad(model: Learner, xs: Array, ds: Array) -> None:
         return
     good = np.asarray(jax.vmap(lambda x, d: learns_from(model, x, d))(xs, ds))
     if not good.all():
-        row = int(np.argmin(good))
-        raise ValueError(
-            f"row {row} of the stream holds NaN, infinity or a number beyond 1e15 "
-            f"(x = {np.asarray(xs[row])}, d = {np.asarray(ds[row])}); {int((~good).sum())} such "
-            "rows in all. Clean them, or pass on_bad='skip' to leave them out"
-        )
+        raise bad_rows(xs, ds, ~good)
 
 
-def _check_state(model: Learner, state: State, xs: Array, key: Any) -> None:
+def bad_rows(xs: Any, ds: Any, bad: np.ndarray, start: int | None = None) -> ValueError:
+    """What to say of rows that must not be skipped; ``start`` is where their block begins."""
+    row = int(np.argmax(bad))
+    where = "all" if start is None else "this block"
+    return ValueError(
+        f"row {(start or 0) + row} of the stream holds NaN, infinity or a number beyond 1e15 "
+        f"(x = {np.asarray(xs[row])}, d = {np.asarray(ds[row])}); {int(bad.sum())} such "
+        f"rows in {where}. Clean them, or pass on_bad='skip' to leave them out"
+    )
+
+
+def check_state(model: Learner, state: State, xs: Array, key: Any) -> None:
     """A state to continue from must be one this model makes for this width and dtype."""
     problem = mismatch(template(model, xs.shape[1], xs.dtype.name, key), state)
     if problem is not None:

@@ -23,7 +23,9 @@ import jboost as jb
 from jboost import archive
 from jboost.checkpoint import CheckpointError, inspect, load, read, save
 from jboost.description import Store, describe, fingerprint, rebuild
+from jboost.emphasis import Emphasis
 from jboost.learners import Learner, base, model, static
+from jboost.modes import Mode
 from jboost.template import template
 
 KEY = jax.random.key(7)
@@ -118,7 +120,8 @@ def test_every_state_comes_back(
 def test_names_of_the_librarys_models_are_unique() -> None:
     modules = [module for name, module in sys.modules.items() if name.startswith("jboost.")]
     found = {value for module in modules for value in vars(module).values()
-             if isinstance(value, type) and "__dataclass_fields__" in vars(value)}  # fmt: skip
+             if isinstance(value, type) and issubclass(value, (Learner, Mode, Emphasis))
+             and "__dataclass_fields__" in vars(value)}  # fmt: skip
     assert len(found) > 10
     for cls in found:
         assert base.MODELS.get(base.name_of(cls)) is cls

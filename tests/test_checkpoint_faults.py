@@ -170,7 +170,7 @@ from jboost.learners import RootState
 def write(path, i, n=300):
     while True:
         fill = lambda *shape: np.full(shape, i, np.float32)
-        state = RootState(fill(n), fill(n, n), fill(n), np.int32(i))
+        state = RootState(fill(n), fill(n, n), np.int32(i))
         save(path, jb.Newton(), state, position=i, num_features=n)
         os.write(1, b"%d\\n" % i)
         i += 1

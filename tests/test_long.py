@@ -68,6 +68,21 @@ def test_a_million_boosted_float32_steps_agree_with_float64(name, x64):
     assert single == pytest.approx(double, rel=0.02)
 
 
+@pytest.mark.parametrize("form", ["root", "covariance"])
+def test_a_change_is_followed_though_columns_are_collinear(form):
+    """The cap holds the direction that is never excited, and nothing else."""
+    rng = np.random.default_rng(0)
+    T, change = 30_000, 20_000
+    a = rng.normal(size=(T, 3))
+    xs = np.c_[a, a[:, 0], a[:, 1] + a[:, 2]].astype(np.float32)
+    before, after = rng.normal(size=(2, 5))
+    clean = np.where(np.arange(T) < change, xs @ before, xs @ after)
+    ds = (clean + NOISE * rng.normal(size=T)).astype(np.float32)
+    _, trace = jb.run(jb.Newton(0.999, ridge=0.01, form=form), xs, ds)
+    error = np.asarray(trace.prediction) - clean
+    assert np.mean(error[change + 8000 :] ** 2) < 5 * np.mean(error[change - 8000 : change] ** 2)
+
+
 def test_silent_directions_return_without_a_burst():
     rng = np.random.default_rng(0)
     T, pause = 30_000, slice(10_000, 20_000)
@@ -100,7 +115,7 @@ def test_weights_near_zero_for_long(model):
     state, trace = jb.run(model, xs, ds, jax.random.key(0))
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state))
     tail = np.asarray(ds - trace.prediction)[-10_000:]
-    assert np.mean(tail**2) < 1.2 * NOISE**2
+    assert np.mean(tail**2) < 1.4 * NOISE**2
 
 
 def test_half_of_the_samples_bad_equals_the_clean_half():
@@ -127,6 +142,7 @@ def test_a_huge_value_does_not_spoil_what_follows():
     xs[2000, 1], ds[3000] = 1e30, -1e30
     _state, trace = jb.run(model, xs, ds)
     after = slice(3001, None)
-    spoilt, unspoilt = (np.mean((p[after] - ds[after]) ** 2) for p in (trace.prediction, clean))
+    errors = [np.asarray(p)[after] - ds[after] for p in (trace.prediction, clean)]
+    spoilt, unspoilt = (float(np.mean(e**2)) for e in errors)
     assert int(trace.skipped.sum()) == 2
     assert spoilt == pytest.approx(unspoilt, rel=0.01)

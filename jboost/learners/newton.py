@@ -6,7 +6,6 @@
 | v      | `ridge`      | P₀ = I/v                                           |
 | λ      | `weight`     | importance of the sample                           |
 | P      |              | inverse Hessian R⁻¹, kept as a square root: P = TᵀT |
-| p      |              | an estimate of P's diagonal, for the cap           |
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ from jboost.products import dot, matvec, symmetric_matvec, vecmat
 
 AUTOMATIC = "1/ridge, at most 1e4"
 LARGEST_DEFAULT_VARIANCE = 1e4  # a larger cap lets the null space of w wander in float32
+TINY = 1e-30  # keeps a root away from 0, where it has no derivative
 
 
 class RootState(NamedTuple):
-    """Coefficients w, P's square root T and carried diagonal p, the next column to refresh."""
+    """Coefficients w, the square root T of P, the next diagonal entry of P to look at."""
 
     w: Array
     T: Array
-    p: Array
     turn: Array
 
 
 class CovarianceState(NamedTuple):
-    """Coefficients w, the matrix P and its diagonal p."""
+    """Coefficients w, the matrix P, the next diagonal entry of it to look at."""
 
     w: Array
     P: Array
-    p: Array
+    turn: Array
 
 
 NewtonState = RootState | CovarianceState
@@ -77,10 +76,10 @@ class LeastSquares(Learner):
         if self.max_variance is not None:
             variance = jnp.minimum(variance, jnp.asarray(self.max_variance, dtype))
         w, eye = jnp.zeros(num_features, dtype), jnp.eye(num_features, dtype=dtype)
-        p = jnp.full(num_features, variance)
+        turn = jnp.zeros((), jnp.int32)
         if self.form == "covariance":
-            return CovarianceState(w, variance * eye, p)
-        return RootState(w, jnp.sqrt(variance) * eye, p, jnp.zeros((), jnp.int32))
+            return CovarianceState(w, variance * eye, turn)
+        return RootState(w, jnp.sqrt(variance) * eye, turn)
 
     def update(
         self,
@@ -103,74 +102,78 @@ class LeastSquares(Learner):
         beta, n = geometric(one_minus_beta, repeats)
         learned = ok if isinstance(repeats, int) else ok & jnp.asarray(repeats, bool)
 
-        f, k, power = _times_variance(state, x)
-        # Round-off can make the covariance form's P indefinite; such a sample is not learned.
-        lam = jnp.where(ok & (power >= 0), lam * n, 0)
-        alpha = beta + jnp.where(lam > 0, lam * power, 0)
-        g = lam / alpha
-        w = w + (g * (d - dot(w, x))) * k
-        if isinstance(state, CovarianceState):
-            return self._covariance(state, w, k, g, beta, learned)
-        return self._root(state, w, f, k, g, alpha, beta, learned)
+        turn = jnp.where(learned, (state.turn + 1) % w.shape[0], state.turn)
+        sample = (x, d, lam * n, beta, learned)
+        if isinstance(state, RootState):
+            return self._root(state, *sample)._replace(turn=turn)
+        return self._covariance(state, *sample)._replace(turn=turn)
 
     def _root(
-        self,
-        state: RootState,
-        w: Array,
-        f: Array,
-        k: Array,
-        g: Array,
-        alpha: Array,
-        beta: Array,
-        learned: Array,
+        self, state: RootState, x: Array, d: Array, lam: Array, beta: Array, learned: Array
     ) -> RootState:
         """Potter's square-root form of the paper's eq. `w_rls`."""
-        _, T, p, turn = state
+        w, T, turn = state
+        f = matvec(T, x)
+        if self.max_variance is None:
+            k = vecmat(f, T)
+            held = 0.0
+        else:
+            c = jax.lax.dynamic_index_in_dim(T, turn, axis=1, keepdims=False)
+            a_c = self._excess(dot(c, c), learned)
+            f = f - (a_c * dot(c, f)) * c
+            k_c, k = vecmat(c, T), vecmat(f, T)
+            k = k - (a_c * dot(c, f)) * k_c
+            held = c[:, None] * (a_c * k_c)[None, :]
+        g, alpha = _gain(lam, beta, dot(f, f))
         a = g / (1 + jnp.sqrt(beta / alpha))
-        grow = jnp.full(w.shape, 1 / jnp.sqrt(beta))  # what each column of T is scaled by
-        if self.max_variance is not None:
-            # One column a step is measured exactly, from the old T, so that p cannot drift.
-            column = jax.lax.dynamic_index_in_dim(T, turn, axis=1, keepdims=False)
-            exact = jnp.where(
-                jnp.arange(p.shape[0], dtype=turn.dtype) == turn, dot(column, column), p
-            )
-            grown, capped = self._cap(jnp.maximum(exact - g * k * k, 0) / beta)
-            grow = grow * capped
-            p = jnp.where(learned, grown, p)
-            turn = jnp.where(learned, (turn + 1) % p.shape[0], turn)
-        return RootState(w, (T - f[:, None] * (a * k)[None, :]) * grow[None, :], p, turn)
+        w = w + (g * (d - dot(w, x))) * k
+        T = (T - f[:, None] * (a * k)[None, :] - held) / jnp.sqrt(beta)
+        return RootState(w, T, turn)
 
     def _covariance(
-        self, state: CovarianceState, w: Array, k: Array, g: Array, beta: Array, learned: Array
+        self, state: CovarianceState, x: Array, d: Array, lam: Array, beta: Array, learned: Array
     ) -> CovarianceState:
-        """eq. `w_rls` itself, the outer product formed first so that P stays exactly symmetric."""
-        _, P, p = state
-        u = jnp.sqrt(g) * k
-        grow = jnp.full(w.shape, 1 / jnp.sqrt(beta))
+        """eq. `w_rls` itself, every outer product formed first so that P stays symmetric."""
+        w, P, turn = state
+        k = symmetric_matvec(P, x)
+        held = 0.0
         if self.max_variance is not None:
-            grown, capped = self._cap((p - u * u) / beta)
-            grow = grow * capped
-            p = jnp.where(learned, grown, p)
-        P = (P - u[:, None] * u[None, :]) * (grow[:, None] * grow[None, :])
-        return CovarianceState(w, P, p)
+            row = jax.lax.dynamic_index_in_dim(P, turn, axis=0, keepdims=False)
+            variance = jax.lax.dynamic_index_in_dim(row, turn, keepdims=False)
+            a_c = self._excess(variance, learned)
+            g_c = a_c * (2 - a_c * variance)  # P − g_c row rowᵀ is what Potter's a_c does to T
+            c = jnp.where(a_c > 0, jnp.sqrt(jnp.maximum(g_c, TINY)), 0) * row
+            k = k - dot(c, x) * c
+            held = c[:, None] * c[None, :]
+        g, _ = _gain(lam, beta, dot(x, k))
+        some = g > 0  # √ has no derivative at 0
+        u = jnp.where(some, jnp.sqrt(jnp.where(some, g, 1)), 0) * k
+        w = w + (g * (d - dot(w, x))) * k
+        P = (P - u[:, None] * u[None, :] - held) / beta
+        return CovarianceState(w, P, turn)
 
-    def _cap(self, p: Array) -> tuple[Array, Array]:
-        """P's diagonal within its cap, and what the columns of its root are scaled by for that.
+    def _excess(self, variance: Array, learned: Array) -> Array:
+        """How far one diagonal entry of P is beyond its cap, as Potter's factor a.
 
-        Forgetting without excitation makes P grow as β^−t. Scaling a column of the root caps P_jj
-        and is a congruence, so P stays positive semi-definite.
+        Forgetting without excitation makes P grow as β^−t. At every step one P_jj, the next in
+        turn, is brought back to the cap by a measurement of w_j that finds it as it is: P stays
+        positive semi-definite, w stays, and directions that the input does excite go on
+        forgetting. (Scaling row and column j instead would stop them: with a duplicated column
+        the learner no longer follows a change.) Between two turns P_jj may grow by β^−r.
         """
-        cap = jnp.asarray(self.max_variance, p.dtype)
-        return jnp.minimum(p, cap), jnp.sqrt(cap / jnp.maximum(p, cap))
+        cap = jnp.asarray(self.max_variance, variance.dtype)
+        most = jnp.maximum(variance, cap)
+        return jnp.where(learned, (1 - jnp.sqrt(cap / most)) / most, 0)
 
 
-def _times_variance(state: NewtonState, x: Array) -> tuple[Array, Array, Array]:
-    """(f, P x, xᵀP x), where f = T x is the root's."""
-    if isinstance(state, CovarianceState):
-        k = symmetric_matvec(state.P, x)
-        return k, k, dot(x, k)
-    f = matvec(state.T, x)
-    return f, vecmat(f, state.T), dot(f, f)
+def _gain(lam: Array, beta: Array, power: Array) -> tuple[Array, Array]:
+    """(λ/α, α) with α = β + λ xᵀP x.
+
+    Round-off can make the covariance form's P indefinite; then nothing is learned.
+    """
+    lam = jnp.where(power >= 0, lam, 0)
+    alpha = beta + jnp.where(lam > 0, lam * power, 0)
+    return lam / alpha, alpha
 
 
 @model
@@ -234,5 +237,9 @@ class ForwardNewton(LeastSquares):
     def predict(self, state: NewtonState, x: Any) -> Array:
         x = known(x, state.w.dtype)
         beta = jnp.asarray(self.forgetting, x.dtype)
-        *_, power = _times_variance(state, x)
+        if isinstance(state, CovarianceState):
+            power = jnp.maximum(dot(x, symmetric_matvec(state.P, x)), 0)
+        else:
+            f = matvec(state.T, x)
+            power = dot(f, f)
         return dot(state.w, x) * (beta / (beta + power))
