@@ -146,7 +146,7 @@ def _plan(
 ) -> Plan:
     """Look once at each structure of model and state."""
     leaves, structure = jax.tree.flatten((model, state))
-    shapes = tuple((jnp.shape(leaf), jnp.result_type(leaf).name) for leaf in leaves)
+    shapes = tuple((getattr(a, "shape", ()), getattr(a, "dtype", float)) for a in leaves)
     seen = (_wanted, structure, shapes, xs.dtype.name, observe, jnp.result_type(float).name)
     if seen not in _plans:
         skips = _worth_skipping(model, state)
