@@ -5,11 +5,14 @@ Predict a number from a stream, one sample at a time, and learn from each answer
 
 from importlib.metadata import version
 
-from jboost import datasets, engine, report, streams, theory
+from jboost import datasets, streams, theory
+from jboost import engine as engine
+from jboost import report as report
 from jboost.boost import boost
-from jboost.checkpoint import CheckpointError, load, save
+from jboost.checkpoint import CheckpointError as CheckpointError
+from jboost.checkpoint import load, save
 from jboost.combine import NSGD, Uniform
-from jboost.driver import run_stream
+from jboost.driver import run_stream as run_stream
 from jboost.learners import NLMS, SGD, ForwardNewton, Newton
 from jboost.models import bnm_dr, bnm_ru, bnm_wu, bsgd_dr, bsgd_ru, bsgd_wu
 from jboost.modes import DataReuse, PoissonReuse, RandomUpdate, Weighted
@@ -21,7 +24,6 @@ __all__ = [
     "NLMS",
     "NSGD",
     "SGD",
-    "CheckpointError",
     "DataReuse",
     "ForwardNewton",
     "Newton",
@@ -38,12 +40,9 @@ __all__ = [
     "bsgd_ru",
     "bsgd_wu",
     "datasets",
-    "engine",
     "load",
     "mse",
-    "report",
     "run",
-    "run_stream",
     "save",
     "streams",
     "theory",

@@ -23,7 +23,6 @@ from jboost.learners.newton import Newton
 from jboost.modes import Mode, Weighted
 from jboost.numerics import dtype_of, usable
 
-
 # Measured on Duffing, 20,000 samples: with this cap all six boosted models are below their single
 # learner (BNM-WU .2092, BNM-RU .2086 against NM's .2105); with the cap 1/ridge = 1 BNM-RU is not
 # (.2110), and a cap of 1e4 loses half a percent on the protein set.

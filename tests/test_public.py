@@ -12,10 +12,6 @@ pytestmark = pytest.mark.core
 
 # The names of the public API that exist so far.
 NAMES = [
-    "engine",
-    "report",
-    "run_stream",
-    "CheckpointError",
     "save",
     "load",
     "SGD",

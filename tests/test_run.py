@@ -2,6 +2,7 @@
 
 import itertools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -151,6 +152,24 @@ def test_a_step_and_a_run_lower_for_every_platform(model, platform):
     for function, args in ((step, (state, xs[0], ds[0], word)), (whole, (xs, ds, word))):
         exported = export.export(jax.jit(function), platforms=[platform])(*args)
         assert exported.platforms == (platform,)
+
+
+class StepVariants(chex.TestCase):
+    """One step with jit, without, and batched."""
+
+    @chex.variants(with_jit=True, without_jit=True)
+    def test_a_step_is_the_same_in_every_variant(self):
+        model = jb.bnm_wu(3, target_mse=0.2, forgetting=0.99, ridge=0.1)
+        xs, ds = data(4)
+        state, _ = jb.run(model, xs, ds)
+        update = self.variant(model.update)
+        many = jax.vmap(lambda x, d: model.update(state, x, d))(jnp.asarray(xs), jnp.asarray(ds))
+        for i in range(2):
+            one = update(state, xs[i], ds[i])
+            chex.assert_trees_all_equal_shapes_and_dtypes(one, state)
+            chex.assert_trees_all_close(
+                one, jax.tree.map(lambda a, i=i: a[i], many), rtol=1e-4, atol=1e-5
+            )
 
 
 def test_inside_jit_vmap_and_grad():
