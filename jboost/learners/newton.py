@@ -127,7 +127,7 @@ class LeastSquares(Learner):
         g, alpha = _gain(lam, beta, dot(f, f))
         a = g / (1 + jnp.sqrt(beta / alpha))
         w = w + (g * (d - dot(w, x))) * k
-        T = (T - f[:, None] * (a * k)[None, :] - held) / jnp.sqrt(beta)
+        T = (T - f[:, None] * (a * k)[None, :] - held) * (1 / jnp.sqrt(beta))
         return RootState(w, T, turn)
 
     def _covariance(
@@ -149,7 +149,7 @@ class LeastSquares(Learner):
         some = g > 0  # √ has no derivative at 0
         u = jnp.where(some, jnp.sqrt(jnp.where(some, g, 1)), 0) * k
         w = w + (g * (d - dot(w, x))) * k
-        P = (P - u[:, None] * u[None, :] - held) / beta
+        P = (P - u[:, None] * u[None, :] - held) * (1 / beta)
         return CovarianceState(w, P, turn)
 
     def _excess(self, variance: Array, learned: Array) -> Array:
