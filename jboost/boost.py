@@ -18,7 +18,7 @@ from jax import Array
 from jboost import checks, copies, draws
 from jboost.combine import NSGD, from_mean
 from jboost.emphasis import Emphasis, EmphasisState
-from jboost.learners.base import Learner, Number, State, model, static
+from jboost.learners.base import Learner, Number, State, model, repeated, static
 from jboost.learners.newton import Newton
 from jboost.modes import Mode, Weighted
 from jboost.numerics import dtype_of, usable
@@ -134,14 +134,10 @@ class Boosted(Learner):
         repeats: Any = 1,
         key: Any = None,
     ) -> BoostedState:
-        if isinstance(repeats, int) and repeats == 1:
-            return self._update_once(state, x, d, weight, key)
+        def once(_: Any, state: BoostedState) -> BoostedState:
+            return self._update_once(state, x, d, weight, key)  # t has moved on: other draws
 
-        def again(j: Array, state: BoostedState) -> BoostedState:
-            own = jax.random.fold_in(key, j) if self.needs_key else None
-            return self._update_once(state, x, d, weight, own)
-
-        return jax.lax.fori_loop(0, jnp.asarray(repeats, jnp.int32), again, state)
+        return repeated(once, state, repeats)
 
     def info(self, state: BoostedState, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
         """y, e, lam, delta (before the sample), z, and updates: how often each learner learns."""

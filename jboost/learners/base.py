@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
+import jax.numpy as jnp
 
 State = Any
 Number = Any  # a float, or an array or tracer that stands for one (or for one per learner)
@@ -71,6 +73,13 @@ def model(cls: _Class) -> _Class:
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
     MODELS[name_of(cls)] = cls
     return cls
+
+
+def repeated(once: Callable[[Any, State], State], state: State, repeats: Any) -> State:
+    """``once(j, state)`` for j = 0 … repeats − 1: how an update without a closed form repeats."""
+    if isinstance(repeats, int) and repeats == 1:
+        return once(0, state)
+    return jax.lax.fori_loop(0, jnp.asarray(repeats, jnp.int32), once, state)
 
 
 class Learner(abc.ABC):
