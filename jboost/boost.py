@@ -28,6 +28,8 @@ from jboost.numerics import dtype_of, usable
 # (.2110), and a cap of 1e4 loses half a percent on the protein set.
 RLS_COMBINER = Newton(forgetting=0.999, ridge=1.0, max_variance=100.0)
 
+COMBINER = 2**31  # its number among the learners, where keys are told apart
+
 
 class BoostedState(NamedTuple):
     """The step t (with the times it wrapped at 2³²), the learners, the chain's record, z."""
@@ -60,9 +62,10 @@ class Boosted(Learner):
     one per copy. ``weight`` multiplies the learners' weights, the chain's Λ and the combiner's
     weight; ``repeats`` is that many updates.
 
-    ``walk`` is how the learners are updated: "together" (one batched update, the form for small
-    learners and under ``vmap``) or "one by one", which does not compute the updates that a random
-    mode did not draw. The numbers are the same; the engine behind ``run`` chooses.
+    ``walk`` is how the learners are updated: "together" (one batched update), "side by side" (the
+    same, with the copies along the last axis of the states), or "one by one", which does not
+    compute the updates that a random mode did not draw. The last ``idle`` copies only fill vector
+    lanes: nothing reads them. The numbers are the same; the engine behind ``run`` chooses.
     """
 
     learner: Any
@@ -71,12 +74,17 @@ class Boosted(Learner):
     combiner: Learner
     sizes: tuple[int, ...] = static()
     walk: str = static(default="together")
+    idle: int = static(default=0)
 
     per_learner: ClassVar[tuple[str, ...]] = ("learner", "emphasis")
 
     @property
     def m(self) -> int:
         """The number of learners."""
+        return self._width - self.idle
+
+    @property
+    def _width(self) -> int:
         return sum(self.sizes)
 
     @property
@@ -101,9 +109,19 @@ class Boosted(Learner):
         ]
         return list(zip(self._learners, places, strict=True))
 
+    @property
+    def _axis(self) -> int:
+        """Where the states have the copies."""
+        return -1 if self.walk == "side by side" else 0
+
+    def _combiner_key(self, key: Any) -> Any:
+        if key is None or not self.combiner.needs_key:
+            return None
+        return jax.random.fold_in(key, COMBINER)
+
     def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> BoostedState:
         dtype = dtype_of(dtype)
-        keys = None if key is None else _keys_of(key, self.m + 1)
+        keys = None if key is None else _keys_of(key, self._width)
         learners = []
         for learner, place in self._groups:
             own = keys[place] if keys is not None and learner.needs_key else None
@@ -112,17 +130,16 @@ class Boosted(Learner):
                 return one.init(num_features, dtype, key=key)
 
             learners.append(copies.each(make, learner, place, own))
-        last = keys[-1] if keys is not None and self.combiner.needs_key else None
         return BoostedState(
             t=jnp.zeros((), jnp.uint32),
             wraps=jnp.zeros((), jnp.uint32),
             learners=tuple(learners),
-            emphasis=self.emphasis.init(self.m, dtype),
-            combiner=self.combiner.init(self.m, dtype, key=last),
+            emphasis=self.emphasis.init(self._width, dtype),
+            combiner=self.combiner.init(self.m, dtype, key=self._combiner_key(key)),
         )
 
     def predict(self, state: BoostedState, x: Any) -> Array:
-        return self.combiner.predict(state.combiner, self._estimates(state, x))
+        return self.combiner.predict(state.combiner, self._estimates(state, x)[: self.m])
 
     def update(
         self,
@@ -143,14 +160,16 @@ class Boosted(Learner):
         """y, e, lam, delta (before the sample), z, and updates: how often each learner learns."""
         look = self._look(state, x, d, 1.0, key)
         updates = jnp.broadcast_to(jnp.asarray(look.repeats, jnp.int32), look.y.shape)
-        return {
+        reported = {
             "y": look.y,
             "e": jnp.where(look.ok, look.d - look.y, 0),
             "lam": jnp.where(look.ok, look.lam, 0),
             "delta": self.emphasis.delta(state.emphasis),
-            "z": jax.grad(self.combiner.predict, argnums=1)(state.combiner, look.y),
             "updates": jnp.where(look.ok, updates, 0),
         }
+        reported = {name: values[: self.m] for name, values in reported.items()}
+        z = jax.grad(self.combiner.predict, argnums=1)(state.combiner, reported["y"])
+        return reported | {"z": z}
 
     def _estimates(self, state: BoostedState, x: Any) -> Array:
         groups = zip(self._groups, state.learners, strict=True)
@@ -158,7 +177,9 @@ class Boosted(Learner):
         def predict(one, own) -> Array:
             return one.predict(own, x)
 
-        return jnp.concatenate([copies.each(predict, *group, states) for group, states in groups])
+        return jnp.concatenate(
+            [copies.each(predict, *group, states, axis=self._axis) for group, states in groups]
+        )
 
     def _look(self, state: BoostedState, x: Any, d: Any, weight: Any, key: Any) -> _Look:
         y = self._estimates(state, x)
@@ -171,7 +192,7 @@ class Boosted(Learner):
         )
         uniform = None
         if self.mode.needs_key:
-            uniform = draws.uniform(_given(key), (state.t, state.wraps), self.m, y.dtype)
+            uniform = draws.uniform(_given(key), (state.t, state.wraps), self._width, y.dtype)
         return _Look(ok, d, y, lam, emphasis, *self.mode.spend(lam, uniform))
 
     def _update_once(
@@ -179,10 +200,10 @@ class Boosted(Learner):
     ) -> BoostedState:
         look = self._look(state, x, d, weight, key)
         answer = jnp.where(look.ok, look.d, jnp.nan)  # NaN: no part learns from this sample
-        keys = None
+        now = keys = None
         if any(part.needs_key for part in (self.combiner, *self._learners)):
             now = jax.random.fold_in(jax.random.fold_in(_given(key), state.wraps), state.t)
-            keys = _keys_of(now, self.m + 1)
+            keys = _keys_of(now, self._width)
 
         def learn(
             one: Learner, own: State, lam: Any = None, n: Any = None, key: Any = None
@@ -196,13 +217,19 @@ class Boosted(Learner):
             lam = look.weight[place] if jnp.ndim(look.weight) else None
             n = look.repeats[place] if jnp.ndim(look.repeats) else None
             own = keys[place] if keys is not None and learner.needs_key else None
-            if self.walk == "together":
-                learners.append(copies.each(learn, learner, place, states, lam, n, own))
-            else:
+            if self.walk == "one by one":
                 learners.append(copies.one_by_one(learn, learner, place, n, states, lam, n, own))
+            else:
+                rows = (states, lam, n, own)
+                learners.append(copies.each(learn, learner, place, *rows, axis=self._axis))
 
-        last = keys[-1] if keys is not None and self.combiner.needs_key else None
-        combiner = self.combiner.update(state.combiner, look.y, answer, weight=weight, key=last)
+        combiner = self.combiner.update(
+            state.combiner,
+            look.y[: self.m],
+            answer,
+            weight=weight,
+            key=self._combiner_key(now),
+        )
         t = state.t + look.ok.astype(jnp.uint32)
         return BoostedState(
             t=t,
@@ -311,6 +338,6 @@ def _given(key: Any) -> Any:
 
 
 def _keys_of(key: Any, count: int) -> Array:
-    """A key for each learner, and further ones."""
+    """A key for each learner."""
     numbers = jnp.arange(count, dtype=jnp.uint32)
     return jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)

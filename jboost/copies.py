@@ -14,16 +14,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jboost import trailing
 from jboost.learners.base import Learner
+from jboost.products import written_for
 
 
-def each(f: Callable[..., Any], learner: Learner, place: slice, *stacked: Any) -> Any:
+def each(
+    f: Callable[..., Any], learner: Learner, place: slice, *stacked: Any, axis: int = 0
+) -> Any:
     """f(copy, …) for every copy of a learner, with the rows of ``stacked``; None stays None.
 
     Floats that the copies share stay unbatched: what depends on them alone is computed once.
+    ``axis`` is where states have the copies: the first, or the last (side by side).
     """
     leaves, structure = jax.tree.flatten(learner)
-    own = [jnp.ndim(leaf) > level for leaf, level in zip(leaves, _levels(learner), strict=True)]
+    own = one_each(learner)
 
     def one(varied: list[Any], rows: tuple[Any, ...]) -> Any:
         mine = iter(varied)
@@ -31,7 +36,12 @@ def each(f: Callable[..., Any], learner: Learner, place: slice, *stacked: Any) -
         return f(structure.unflatten(copy), *rows)
 
     varied = [jnp.asarray(leaf) for leaf, o in zip(leaves, own, strict=True) if o]
-    return jax.vmap(one, axis_size=place.stop - place.start)(varied, stacked)
+    size = place.stop - place.start
+    if axis == 0:
+        return jax.vmap(one, axis_size=size)(varied, stacked)
+    varied = [jnp.moveaxis(leaf, 0, -1) for leaf in varied]
+    with written_for("side by side"):
+        return trailing.vmap(one, size)(varied, stacked)
 
 
 def one_by_one(
@@ -43,7 +53,7 @@ def one_by_one(
     copied. Under ``vmap`` the condition would become a choice between computed values.
     """
     leaves, structure = jax.tree.flatten(learner)
-    own = [jnp.ndim(leaf) > level for leaf, level in zip(leaves, _levels(learner), strict=True)]
+    own = one_each(learner)
 
     def row(k: Any, tree: Any) -> Any:
         return jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, k, keepdims=False), tree)
@@ -68,6 +78,12 @@ def one_by_one(
         )
 
     return jax.lax.fori_loop(0, place.stop - place.start, visit, states)
+
+
+def one_each(part: Any) -> list[bool]:
+    """For each float of a copied learner: whether it holds one value per copy."""
+    leaves = jax.tree.leaves(part)
+    return [jnp.ndim(leaf) > level for leaf, level in zip(leaves, _levels(part), strict=True)]
 
 
 def check(part: Any, size: int) -> None:

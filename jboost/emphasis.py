@@ -85,6 +85,8 @@ class Emphasis:
             exponent = jnp.asarray(self.dependence, loss.dtype) * loss
         else:
             delta, exponent = jnp.asarray(self.guarantee, loss.dtype), loss / 2
+        if not self.literal:
+            return jnp.exp(jnp.minimum(exponent * jnp.log(delta), 0))
         some = delta > jnp.finfo(loss.dtype).tiny
         lam = jnp.exp(jnp.minimum(exponent * jnp.log(jnp.where(some, delta, 1)), 0))
         return jnp.where(some, lam, jnp.where(exponent > 0, jnp.zeros_like(lam), 1))

@@ -13,7 +13,6 @@ environment variable ``JBOOST_ENGINE=plain``, or calling ``engine.use("plain")``
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -24,41 +23,44 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from jboost import checks
-from jboost.boost import Boosted
+from jboost import checks, lanes
 from jboost.learners.base import Learner, State
+from jboost.products import written_for
 
 log = logging.getLogger("jboost.engine")
 
 # Measured: up to 0.6 MB of state one kernel is the faster one, from 1 MB on not always.
 LARGEST_KERNEL = 2**20
-# Random updates: below this, updating all learners at once is faster than skipping some.
-SMALLEST_SKIP = 2**11  # bytes of state per learner
 FIRST_TESTED = (0, 10)
 
 # What a kernel may hold: element-wise operations, reductions, products, slices and control flow.
 # Sorting, scattering, linear algebra, callbacks and the like fail to compile there.
 _KNOWN = """
-    abs add add_any and atan2 bitcast_convert_type broadcast_in_dim cbrt ceil clamp concatenate cond
-    convert_element_type copy copy_p cos cosh cumlogsumexp cummax cummin cumprod cumsum
-    custom_jvp_call custom_vjp_call div dot_general dynamic_slice dynamic_update_slice eq erf
-    erf_inv exp exp2 expand_dims expm1 floor gather ge gt integer_pow iota is_finite jit le log
-    log1p logistic lt max min mul ne neg nextafter not or pad pjit pow random_bits random_fold_in
-    random_unwrap random_wrap reduce_and reduce_max reduce_min reduce_or reduce_precision
-    reduce_prod reduce_sum rem reshape rev round rsqrt scan select_n shift_left
-    shift_right_arithmetic shift_right_logical sign sin sinh slice split sqrt square squeeze
-    stop_gradient sub tan tanh threefry2x32 transpose while xor
+    abs add add_any and atan2 bitcast_convert_type broadcast_in_dim cbrt ceil clamp concatenate
+    cond convert_element_type copy copy_p cos cosh cumlogsumexp cummax cummin cumprod cumsum
+    custom_jvp_call custom_vjp_call custom_vmap_call div dot_general dynamic_slice
+    dynamic_update_slice eq erf erf_inv exp exp2 expand_dims expm1 floor gather ge gt
+    integer_pow iota is_finite jit le log log1p logistic lt max min mul ne neg nextafter not or
+    pad pjit pow random_bits random_fold_in random_unwrap random_wrap reduce_and reduce_max
+    reduce_min reduce_or reduce_precision reduce_prod reduce_sum rem reshape rev round rsqrt
+    scan select_n shift_left shift_right_arithmetic shift_right_logical sign sin sinh slice
+    split sqrt square squeeze stop_gradient sub tan tanh threefry2x32 transpose while xor
 """
 
 Scan = Callable[..., Any]
 
 
 class Plan(NamedTuple):
-    """Which form a run takes, and why; whether random updates skip what is not drawn."""
+    """Which form a run takes, why, and how the learners of its boosters lie in memory."""
 
     form: str
     reason: str
-    skips: bool
+    layouts: lanes.Layouts
+
+    @property
+    def skips(self) -> bool:
+        """Whether random updates skip what is not drawn."""
+        return any(layout.walk == "one by one" for layout in self.layouts)
 
 
 _wanted = os.environ.get("JBOOST_ENGINE", "auto")
@@ -88,44 +90,101 @@ def fold(
     global _last
     if _inside_a_transformation(model, state, xs, ds, key):
         return _plain(scan, model, state, xs, ds, key, observe)
-    plan = _plan(scan, model, state, xs, ds, key, observe)
+    plan = plan_for(scan, model, state, xs, ds, key, observe)
     _last = plan
     log.debug("%s form: %s", plan.form, plan.reason)
-    model = _skipping(model) if plan.skips else model
     if plan.form == "plain":
-        return _plain(scan, model, state, xs, ds, key, observe)
-    return _kernel(scan, model, state, xs, ds, *_words(key), observe)[0]
+        return _plain(scan, model, state, xs, ds, key, observe, plan.layouts)
+    return _kernel(scan, model, state, xs, ds, *_words(key), observe, plan.layouts)[0]
 
 
-@partial(jax.jit, static_argnames=("scan", "observe"))
+@partial(jax.jit, static_argnames=("scan", "observe", "layouts"))
 def _plain(
-    scan: Scan, model: Learner, state: State, xs: Any, ds: Any, key: Any, observe: Any
+    scan: Scan,
+    model: Learner,
+    state: State,
+    xs: Any,
+    ds: Any,
+    key: Any,
+    observe: Any,
+    layouts: lanes.Layouts = (),
 ) -> tuple[State, Any]:
-    return scan(model, state, xs, ds, key, observe)
+    model, state = lanes.spread(layouts, model, state)
+    state, trace = scan(model, state, xs, ds, key, watched(observe, layouts))
+    return lanes.gather(layouts, state), trace
 
 
-@partial(jax.jit, static_argnames=("scan", "impl", "observe"))
+@partial(jax.jit, static_argnames=("scan", "impl", "observe", "layouts"))
 def _call(
-    scan: Scan, model: Learner, state: State, xs: Any, ds: Any, words: Any, impl: Any, observe: Any
+    scan: Scan,
+    model: Learner,
+    state: State,
+    xs: Any,
+    ds: Any,
+    words: Any,
+    impl: Any,
+    observe: Any,
+    layouts: lanes.Layouts,
 ) -> Any:
     key = None if words is None else jax.random.wrap_key_data(words, impl=impl)
+    with written_for("kernel"):
+        outputs = scan(model, state, xs, ds, key, watched(observe, layouts))
     # An operand that nothing uses aborts the process inside XLA, so every one is returned.
-    return scan(model, state, xs, ds, key, observe), (model, state, words, xs[:1], ds[:1])
+    return outputs, (model, state, words, xs[:1], ds[:1])
 
 
-# Without the option XLA puts fusions into the call that it cannot compile there.
-@partial(
-    jax.jit,
-    static_argnames=("scan", "impl", "observe"),
-    compiler_options={"xla_cpu_experimental_ynn_fusion_type": ""},
-)
+# Without this option XLA puts fusions into the call that it cannot compile there.
+OPTIONS = {"xla_cpu_experimental_ynn_fusion_type": ""}
+
+
+@partial(jax.jit, static_argnames=("scan", "impl", "observe", "layouts"), compiler_options=OPTIONS)
 def _kernel(
-    scan: Scan, model: Learner, state: State, xs: Any, ds: Any, words: Any, impl: Any, observe: Any
+    scan: Scan,
+    model: Learner,
+    state: State,
+    xs: Any,
+    ds: Any,
+    words: Any,
+    impl: Any,
+    observe: Any,
+    layouts: lanes.Layouts,
 ) -> Any:
     from jax.experimental.xla_metadata import set_xla_metadata
 
-    outputs = _call(scan, model, state, xs, ds, words, impl, observe)
+    # Outside of the call: inside, XLA would choose a layout that undoes the rearrangement.
+    model, state = lanes.spread(layouts, model, state)
+    outputs = _call(scan, model, state, xs, ds, words, impl, observe, layouts)
+    outputs = set_xla_metadata(outputs, xla_cpu_small_call="true", inlineable="false")
+    (state, trace), operands = outputs
+    return (lanes.gather(layouts, state), trace), operands
+
+
+def one_kernel(f: Callable[..., Any], *operands: Any) -> Any:
+    """``f(*operands)`` as one kernel, and a corner of every operand: for other modules' loops.
+
+    The outermost ``jit`` is the library's own, has OPTIONS, and returns the corners too: an operand
+    that nothing uses aborts the process inside XLA. A plan must have said that f can be a kernel.
+    """
+    from jax.experimental.xla_metadata import set_xla_metadata
+
+    def call(*operands: Any) -> Any:
+        corners = jax.tree.map(lambda a: a[(slice(1),) * jnp.ndim(a)], operands)
+        with written_for("kernel"):
+            return f(*operands), corners
+
+    outputs = jax.jit(call)(*operands)
     return set_xla_metadata(outputs, xla_cpu_small_call="true", inlineable="false")
+
+
+def watched(observe: Any, layouts: lanes.Layouts) -> Any:
+    """``observe`` on the state as its model makes it, however it lies during the run."""
+    if observe is None or not layouts:
+        return observe
+
+    def watch(state: State, info: Any) -> Any:
+        return observe(lanes.gather(layouts, state), info)
+
+    return watch
 
 
 def _words(key: Any) -> tuple[Any, Any]:
@@ -141,7 +200,7 @@ def _inside_a_transformation(*arguments: Any) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in leaves)
 
 
-def _plan(
+def plan_for(
     scan: Scan, model: Learner, state: State, xs: Any, ds: Any, key: Any, observe: Any
 ) -> Plan:
     """Look once at each structure of model and state."""
@@ -149,11 +208,9 @@ def _plan(
     shapes = tuple((getattr(a, "shape", ()), getattr(a, "dtype", float)) for a in leaves)
     seen = (_wanted, structure, shapes, xs.dtype.name, observe, jnp.result_type(float).name)
     if seen not in _plans:
-        skips = _worth_skipping(model, state)
-        form, reason = _form(
-            scan, _skipping(model) if skips else model, state, xs, ds, key, observe
-        )
-        _plans[seen] = Plan(form, reason, skips)
+        form, reason = _form(scan, model, state, xs, ds, key, observe)
+        layouts = lanes.choose(model, state, kernel=form == "kernel")
+        _plans[seen] = Plan(form, reason, layouts)
     return _plans[seen]
 
 
@@ -172,9 +229,10 @@ def _form(
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
     if size > LARGEST_KERNEL:
         return "plain", f"a state of {size:,} bytes is more than one kernel is good for"
-    arguments = (scan, model, state, xs[:2], ds[:2], *_words(key), observe)
-    program = _call.trace(*arguments)
-    unknown = {*_primitives(program.jaxpr.jaxpr)}.difference(_KNOWN.split())
+    layouts = lanes.choose(model, state, kernel=True)
+    program = _kernel.trace(scan, model, state, xs[:2], ds[:2], *_words(key), observe, layouts)
+    known = {*_KNOWN.split(), "xla_metadata_value"}
+    unknown = {*_primitives(program.jaxpr.jaxpr)} - known
     if unknown:
         return "plain", f"not known to compile as one kernel: {', '.join(sorted(unknown))}"
     return "kernel", f"a state of {size:,} bytes in one kernel"
@@ -191,16 +249,3 @@ def _primitives(jaxpr: Any) -> Iterator[str]:
 
 def _is_program(value: Any) -> bool:
     return hasattr(value, "eqns") or hasattr(value, "jaxpr")
-
-
-def _worth_skipping(model: Learner, state: State) -> bool:
-    """Whether a booster that draws has learners large enough for skipping to pay."""
-    if not isinstance(model, Boosted) or not model.mode.needs_key:
-        return False
-    size = sum(leaf.nbytes for leaf in jax.tree.leaves(state.learners))
-    return size / model.m >= SMALLEST_SKIP
-
-
-def _skipping(model: Learner) -> Learner:
-    assert isinstance(model, Boosted)
-    return dataclasses.replace(model, walk="one by one")

@@ -63,7 +63,7 @@ class DataReuse(Mode):
 
     def spend(self, lam: Array, uniform: Array | None) -> tuple[Any, Any]:
         del uniform
-        return 1.0, jnp.ceil(self.max_reuse * lam).astype(jnp.int32)
+        return 1.0, jnp.ceil(self.max_reuse * lam).astype(_smallest(self.max_reuse))
 
 
 @model
@@ -100,9 +100,14 @@ class PoissonReuse(Mode):
     def spend(self, lam: Array, uniform: Array | None) -> tuple[Any, Any]:
         assert uniform is not None
         term = cumulative = jnp.exp(-lam)
-        n = jnp.zeros(lam.shape, jnp.int32)
+        n = jnp.zeros(lam.shape, _smallest(LARGEST_POISSON))
         for j in range(1, LARGEST_POISSON + 1):
-            n += (uniform >= cumulative).astype(jnp.int32)
+            n += (uniform >= cumulative).astype(n.dtype)
             term = term * lam / j
             cumulative = cumulative + term
         return 1.0, n
+
+
+def _smallest(largest: int) -> Any:
+    """The integer type for repeats: the closed forms do less work where it is small."""
+    return jnp.int8 if largest <= jnp.iinfo(jnp.int8).max else jnp.int32

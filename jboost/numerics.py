@@ -60,24 +60,23 @@ class Sum(NamedTuple):
 def geometric(p: Array, n: Any) -> tuple[Array, Array]:
     """(q^n, 1 + q + … + q^(n−1)) for q = 1 − p: what n repeats of one update add up to.
 
-    Takes p, not q, because p is what the callers know to full precision. ``n`` is the Python
-    number 1, a boolean array (none or one) or an int32 array; any real q works, negative ones (an
-    overshooting step) included.
+    ``n`` is the Python number 1, a boolean array (none or one) or an integer array, whose type
+    bounds the work: the powers q^(2^j) and their sums are multiplied together where bit j of n is
+    set. Nothing cancels, for small p and for negative q (an overshooting step) alike.
     """
     if isinstance(n, int) and n == 1:
         return 1 - p, jnp.ones_like(p)
     n = jnp.asarray(n)
     if n.dtype == bool:
         return jnp.where(n, 1 - p, 1), n.astype(p.dtype)
-    count = n.astype(p.dtype)
-    small = p < 0.5  # log1p keeps the digits of a small p; beyond, 1 − p is exact
-    q = 1 - p
-    size = jnp.maximum(jnp.abs(q), jnp.finfo(p.dtype).tiny)
-    log_q = jnp.where(small, jnp.log1p(-jnp.where(small, p, 0)), jnp.log(size))
-    shrink = jnp.expm1(count * log_q)  # |q|^n − 1
-    flip = (q < 0) & (n % 2 == 1)
-    power = jnp.where(flip, -1 - shrink, 1 + shrink)
-    one_minus_power = jnp.where(flip, 2 + shrink, -shrink)
-    moving = p != 0
-    total = jnp.where(moving, one_minus_power / jnp.where(moving, p, 1), count)
+    shape = jnp.broadcast_shapes(p.shape, n.shape)
+    power, total = jnp.ones(shape, p.dtype), jnp.zeros(shape, p.dtype)
+    q, sum_q = 1 - p, jnp.ones_like(p)  # q^(2^j), and the sum of the powers below it
+    bits = jnp.iinfo(n.dtype).bits - 1
+    n = n.astype(jnp.int32)  # as wide as the numbers it selects
+    for j in range(bits):
+        bit = (n >> j) & 1 == 1
+        total = jnp.where(bit, total + power * sum_q, total)
+        power = jnp.where(bit, power * q, power)
+        q, sum_q = q * q, sum_q * (1 + q)
     return power, total

@@ -1,27 +1,51 @@
 """The products of the inner loop, in full precision whatever the device prefers.
 
-Small matrices are summed row by row, which the compiler turns into vector code inside the one
-kernel of a run; from about 32 columns on a real product is faster.
+How a small product is written decides how the compiler turns it into vector code. Where the copies
+of a learner lie side by side in memory (see ``lanes``) a sum over an axis is one vector instruction
+per term for all copies at once; elsewhere a real product is mostly better.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import jax
 import jax.numpy as jnp
 from jax import Array
 
 from jboost.numerics import HIGHEST
 
-LARGEST_SUM = 32
+LARGEST_SUM = 32  # columns; beyond, a real product is faster in every layout
+
+# Where a learner is being traced: "anywhere", in the one "kernel" of a run (nothing differentiates
+# that), or there with its copies "side by side".
+_place: ContextVar[str] = ContextVar("place", default="anywhere")
+
+
+@contextmanager
+def written_for(place: str) -> Iterator[None]:
+    """Products that are traced meanwhile suit that place."""
+    before = _place.set(place)
+    try:
+        yield
+    finally:
+        _place.reset(before)
+
+
+def _summed(x: Array) -> bool:
+    return _place.get() == "side by side" and x.shape[0] <= LARGEST_SUM
 
 
 def dot(a: Array, b: Array) -> Array:
     """aᵀb."""
-    return jnp.dot(a, b, precision=HIGHEST)
+    return jnp.sum(a * b) if _summed(a) else jnp.dot(a, b, precision=HIGHEST)
 
 
 def matvec(A: Array, x: Array) -> Array:
     """A x."""
-    return jnp.dot(A, x, precision=HIGHEST)
+    return jnp.sum(A * x[None, :], axis=1) if _summed(x) else jnp.dot(A, x, precision=HIGHEST)
 
 
 def vecmat(x: Array, A: Array) -> Array:
@@ -31,6 +55,58 @@ def vecmat(x: Array, A: Array) -> Array:
     return jnp.dot(x, A, precision=HIGHEST)
 
 
+def vecmat_where(needed: Array, x: Array, A: Array) -> Array:
+    """Aᵀx where it is needed, anything elsewhere; large products are skipped if all copies can."""
+    if _place.get() == "anywhere" or A.shape[0] <= LARGEST_SUM:
+        return vecmat(x, A)
+    return _vecmat_or_zero(needed, x, A)
+
+
+@jax.custom_batching.custom_vmap
+def _vecmat_or_zero(needed: Array, x: Array, A: Array) -> Array:
+    return jax.lax.cond(needed, vecmat, _zero, x, A)
+
+
+@_vecmat_or_zero.def_vmap
+def _(size: int, batched: list[bool], *operands: Array) -> tuple[Array, bool]:
+    # vmap alone would turn the condition into a choice between two computed values
+    needed, x, A = (
+        operand if has else jnp.broadcast_to(operand, (size, *operand.shape))
+        for operand, has in zip(operands, batched, strict=True)
+    )
+    return jax.lax.cond(jnp.any(needed), jax.vmap(vecmat), _zero, x, A), True
+
+
+def _zero(x: Array, A: Array) -> Array:
+    del A
+    return jnp.zeros_like(x)
+
+
 def symmetric_matvec(P: Array, x: Array) -> Array:
     """P x of a symmetric P."""
     return vecmat(x, P) if P.shape[0] <= LARGEST_SUM else matvec(P, x)
+
+
+def square(g: Array, k: Array) -> Array:
+    """g k kᵀ for g ≥ 0, exactly symmetric."""
+    if k.shape[0] <= LARGEST_SUM:
+        return g * (k[:, None] * k[None, :])
+    some = g > 0  # a root has no derivative at 0
+    u = jnp.where(some, jnp.sqrt(jnp.where(some, g, 1)), 0) * k  # one product less per entry
+    return u[:, None] * u[None, :]
+
+
+def column(A: Array, j: Array) -> Array:
+    """Column j of A, where j is computed."""
+    if _summed(A):
+        hot = jnp.arange(A.shape[1], dtype=j.dtype) == j
+        return jnp.sum(jnp.where(hot[None, :], A, 0), axis=1)
+    return jax.lax.dynamic_index_in_dim(A, j, axis=1, keepdims=False)
+
+
+def entry(x: Array, j: Array) -> Array:
+    """Entry j of x, where j is computed."""
+    if _summed(x):
+        hot = jnp.arange(x.shape[0], dtype=j.dtype) == j
+        return jnp.sum(jnp.where(hot, x, 0))
+    return jax.lax.dynamic_index_in_dim(x, j, keepdims=False)

@@ -31,7 +31,7 @@ COMBINERS = {
 
 def boosted(learner: str, mode: str, combiner: str):
     return jb.boost(
-        LEARNERS[learner], 3, target_mse=0.2, mode=MODES[mode], combiner=COMBINERS[combiner]
+        LEARNERS[learner], 5, target_mse=0.2, mode=MODES[mode], combiner=COMBINERS[combiner]
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from table import FEW, MODELS
 
 import jboost as jb
-from jboost import engine
+from jboost import engine, lanes
 
 KEY = jax.random.key(11)
 with_kernel = pytest.mark.skipif(
@@ -76,7 +76,7 @@ def test_skipping_gives_the_same_run(mode, monkeypatch):
     model = jb.boost(learners, target_mse=0.3, mode=mode)
     state, together = jb.run(model, xs, ds, KEY)
     assert not engine.last().skips
-    monkeypatch.setattr(engine, "SMALLEST_SKIP", 0)
+    monkeypatch.setattr(lanes, "SMALLEST_SKIP", 0)
     engine._plans.clear()
     walked, one_by_one = jb.run(model, xs, ds, KEY)
     assert engine.last().skips
@@ -139,7 +139,7 @@ def test_a_large_state_runs_plain():
 def test_it_can_be_switched_off(plain):
     xs, ds = data()
     jb.run(jb.SGD(0.1), xs, ds)
-    assert engine.last() == ("plain", "the fast form is switched off", False)
+    assert engine.last() == ("plain", "the fast form is switched off", ())
     with pytest.raises(ValueError, match="form must be one of 'auto', 'plain'; got 'fast'"):
         engine.use("fast")
 
@@ -164,7 +164,7 @@ class Constant(Learner):  # x and a leaf go unused
         return state
 
 x, d = np.ones((3, 2), np.float32), np.ones(3, np.float32)
-for m in (1, 2):
+for m in (1, 2, 6):
     for learner in (jb.SGD(0.1), jb.Newton(0.9), Constant(1.0, 2.0)):
         for mode in (jb.Weighted(), jb.RandomUpdate()):
             for T in (1, 3):

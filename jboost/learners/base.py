@@ -120,8 +120,8 @@ class Learner(abc.ABC):
     ) -> State:
         """The state after learning (x, d) ``repeats`` times with importance ``weight``.
 
-        ``repeats`` is the Python number 1, a boolean array or an int32 array, so that only what may
-        be repeated pays for the closed form. ``key`` is the key of the whole run: a learner that
+        ``repeats`` is the Python number 1, a boolean array or an integer array, so that only what
+        may be repeated pays for the closed form. ``key`` is the key of the whole run: a learner that
         draws folds its own step count into it.
         """
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -20,11 +19,19 @@ from jax import Array
 from jboost import checks
 from jboost.learners.base import Learner, Number, model, static
 from jboost.numerics import dtype_of, geometric, known, sanitize
-from jboost.products import dot, matvec, symmetric_matvec, vecmat
+from jboost.products import (
+    column,
+    dot,
+    entry,
+    matvec,
+    square,
+    symmetric_matvec,
+    vecmat,
+    vecmat_where,
+)
 
 AUTOMATIC = "1/ridge, at most 1e4"
 LARGEST_DEFAULT_VARIANCE = 1e4  # a larger cap lets the null space of w wander in float32
-TINY = 1e-30  # keeps a root away from 0, where it has no derivative
 
 
 class RootState(NamedTuple):
@@ -111,46 +118,49 @@ class LeastSquares(Learner):
     def _root(
         self, state: RootState, x: Array, d: Array, lam: Array, beta: Array, learned: Array
     ) -> RootState:
-        """Potter's square-root form of the paper's eq. `w_rls`."""
+        """Potter's square-root form of the paper's eq. `w_rls`.
+
+        First the measurement that holds the cap, T ← T − a_c c k_cᵀ, then the sample's,
+        T ← (T − a f kᵀ)/√β; both in one pass over T.
+        """
         w, T, turn = state
         f = matvec(T, x)
         if self.max_variance is None:
-            k = vecmat(f, T)
-            held = 0.0
+            k = k_T = vecmat(f, T)
         else:
-            c = jax.lax.dynamic_index_in_dim(T, turn, axis=1, keepdims=False)
+            c = column(T, turn)
             a_c = self._excess(dot(c, c), learned)
             f = f - (a_c * dot(c, f)) * c
-            k_c, k = vecmat(c, T), vecmat(f, T)
-            k = k - (a_c * dot(c, f)) * k_c
-            held = c[:, None] * (a_c * k_c)[None, :]
+            k_c, k_T = vecmat_where(a_c > 0, c, T), vecmat(f, T)
+            a_f = a_c * dot(c, f)
+            k = k_T - a_f * k_c
         g, alpha = _gain(lam, beta, dot(f, f))
         a = g / (1 + jnp.sqrt(beta / alpha))
         w = w + (g * (d - dot(w, x))) * k
-        T = (T - f[:, None] * (a * k)[None, :] - held) * (1 / jnp.sqrt(beta))
-        return RootState(w, T, turn)
+        grow = 1 / jnp.sqrt(beta)
+        new = grow * T - (grow * a * f)[:, None] * k_T[None, :]
+        if self.max_variance is not None:
+            new = new - (grow * (a_c * c - a * a_f * f))[:, None] * k_c[None, :]
+        return RootState(w, new, turn)
 
     def _covariance(
         self, state: CovarianceState, x: Array, d: Array, lam: Array, beta: Array, learned: Array
     ) -> CovarianceState:
-        """eq. `w_rls` itself, every outer product formed first so that P stays symmetric."""
+        """eq. `w_rls` itself, by operations that leave P exactly symmetric."""
         w, P, turn = state
         k = symmetric_matvec(P, x)
-        held = 0.0
+        grow = 1 / beta
+        new = grow * P
         if self.max_variance is not None:
-            row = jax.lax.dynamic_index_in_dim(P, turn, axis=0, keepdims=False)
-            variance = jax.lax.dynamic_index_in_dim(row, turn, keepdims=False)
+            c = column(P, turn)
+            variance = entry(c, turn)
             a_c = self._excess(variance, learned)
-            g_c = a_c * (2 - a_c * variance)  # P − g_c row rowᵀ is what Potter's a_c does to T
-            c = jnp.where(a_c > 0, jnp.sqrt(jnp.maximum(g_c, TINY)), 0) * row
-            k = k - dot(c, x) * c
-            held = c[:, None] * c[None, :]
+            g_c = a_c * (2 - a_c * variance)  # P − g_c c cᵀ is what Potter's a_c does to T
+            k = k - (g_c * dot(c, x)) * c
+            new = new - square(grow * g_c, c)
         g, _ = _gain(lam, beta, dot(x, k))
-        some = g > 0  # √ has no derivative at 0
-        u = jnp.where(some, jnp.sqrt(jnp.where(some, g, 1)), 0) * k
         w = w + (g * (d - dot(w, x))) * k
-        P = (P - u[:, None] * u[None, :] - held) * (1 / beta)
-        return CovarianceState(w, P, turn)
+        return CovarianceState(w, new - square(grow * g, k), turn)
 
     def _excess(self, variance: Array, learned: Array) -> Array:
         """How far one diagonal entry of P is beyond its cap, as Potter's factor a.

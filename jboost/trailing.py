@@ -1,0 +1,111 @@
+"""``vmap`` whose mapped axis stays the last one in every intermediate array.
+
+``jax.vmap`` moves it to the front at the first broadcast, and XLA lays arrays out as it finds them,
+so that a loop over a small learner's few features ends up innermost, where vector instructions find
+nothing to do. Here the program that ``vmap`` makes is walked once more, with the leading axis of
+every mapped value rolled to the end. An operation without a rule gets its operands rolled back, so
+the result is that of ``vmap`` whatever the program holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+# Operations on operands of one shape (or scalars), entry by entry.
+_ENTRYWISE = """
+    abs add add_any and ceil clamp convert_element_type copy cos div eq erf exp exp2 expm1 floor ge
+    gt integer_pow is_finite le log log1p logistic lt max min mul ne neg not or pow rem round rsqrt
+    select_n sign sin sqrt square stop_gradient sub tan tanh xor
+"""
+_REDUCTIONS = ("reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or")
+_CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call")
+
+
+class _Value(NamedTuple):
+    """An array, and whether its leading axis has been rolled to the end."""
+
+    array: Any
+    rolled: bool
+
+
+def vmap(f: Callable[..., Any], axis_size: int) -> Callable[..., Any]:
+    """``jax.vmap(f, -1, -1)``: arguments and results have the mapped axis last."""
+
+    def mapped(*arguments: Any) -> Any:
+        leaves, structure = jax.tree.flatten(arguments)
+        leading = [jax.eval_shape(_unroll, leaf) for leaf in leaves]
+        program, shape = jax.make_jaxpr(jax.vmap(f, axis_size=axis_size), return_shape=True)(
+            *structure.unflatten(leading)
+        )
+        values = [_Value(leaf, True) for leaf in leaves]
+        results = _walk(program.jaxpr, [_Value(c, False) for c in program.consts], values)
+        return jax.tree.unflatten(
+            jax.tree.structure(shape), [_rolled(value).array for value in results]
+        )
+
+    return mapped
+
+
+def _walk(jaxpr: Any, consts: Sequence[_Value], arguments: Sequence[_Value]) -> list[_Value]:
+    known: dict[Any, _Value] = {}
+
+    def read(atom: Any) -> _Value:
+        return _Value(atom.val, False) if hasattr(atom, "val") else known[atom]
+
+    known.update(zip(jaxpr.constvars, consts, strict=True))
+    known.update(zip(jaxpr.invars, arguments, strict=True))
+    for equation in jaxpr.eqns:
+        results = _apply(equation, [read(atom) for atom in equation.invars])
+        known.update(zip(equation.outvars, results, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _apply(equation: Any, values: list[_Value]) -> list[_Value]:
+    name, params = equation.primitive.name, equation.params
+    if name in _CALLS:  # inlined: nothing differentiates what has been walked
+        inner = params.get("jaxpr", params.get("call_jaxpr"))
+        return _walk(inner.jaxpr, [_Value(c, False) for c in inner.consts], values)
+    if any(value.rolled for value in values):
+        changed = _rolled_params(name, params, equation)
+        if changed is not None:
+            operands = [_rolled(value).array for value in values]
+            return [_Value(equation.primitive.bind(*operands, **changed), True)]
+    operands = [_unroll(value.array) if value.rolled else value.array for value in values]
+    results = equation.primitive.bind(*operands, **params)
+    if not equation.primitive.multiple_results:
+        results = [results]
+    return [_Value(result, False) for result in results]
+
+
+def _rolled_params(name: str, params: dict[str, Any], equation: Any) -> dict[str, Any] | None:
+    """What an operation must be told about rolled operands; None where there is no rule."""
+    if name in _ENTRYWISE.split():
+        return params
+    before, after = equation.invars[0].aval.shape, equation.outvars[0].aval.shape
+    if name in _REDUCTIONS and 0 not in params["axes"]:
+        return params | {"axes": tuple(axis - 1 for axis in params["axes"])}
+    if name == "squeeze" and 0 not in params["dimensions"]:
+        return params | {"dimensions": tuple(axis - 1 for axis in params["dimensions"])}
+    if name == "broadcast_in_dim" and before and before[0] == after[0]:
+        first, *rest = params["broadcast_dimensions"]
+        if first == 0:
+            places = (*(place - 1 for place in rest), len(after) - 1)
+            return params | {"shape": (*after[1:], after[0]), "broadcast_dimensions": places}
+    if name == "reshape" and before and after and before[0] == after[0]:
+        return params | {"new_sizes": (*after[1:], after[0])}
+    return None
+
+
+def _rolled(value: _Value) -> _Value:
+    if value.rolled or not jnp.ndim(value.array):
+        return value
+    return _Value(jnp.moveaxis(value.array, 0, -1), True)
+
+
+def _unroll(array: Any) -> Array:
+    return jnp.moveaxis(array, -1, 0)
