@@ -13,8 +13,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,6 @@ import speed_native as native
 import speed_peers as peers
 import speed_report as report
 from common import Experiment, Progress
-from jax.sharding import Mesh, PartitionSpec
 from speed_cases import (
     FORGETTING,
     RIDGE,
@@ -59,36 +56,20 @@ FAMILIES = ("BSGD", "BNM")
 def trials(T: int, count: int, repeats: int, loop: native.Native | None) -> dict[str, Any]:
     """Many short streams of r = 3 at once: microseconds per trial and step, by way and model."""
     streams = [stream(T, 3, seed=100 + k) for k in range(count)]
-    xs, ds = (jax.numpy.stack(part) for part in zip(*streams, strict=True))
-    rows = [(xs[k], ds[k]) for k in range(count)]
-    devices = jax.devices()[: 2 if count % 2 == 0 else 1]
-    mesh, spec = Mesh(np.array(devices), ("trial",)), PartitionSpec("trial")
-    pool = ThreadPoolExecutor(min(2, os.cpu_count() or 1))
+    xs, ds = (np.stack(part) for part in zip(*streams, strict=True))
+    point = [{"target_mse": TARGET}]
     out: dict[str, Any] = {"T": T, "trials": count}
     for family in FAMILIES:
-        model = model_of(f"{family}-WU", Settings(3), "NSGD")
 
-        def one(sample: tuple[Any, Any], model: Learner = model) -> Any:
-            return jb.run(model, *sample)[1].prediction
+        def make(target_mse: float, family: str = family) -> Learner:
+            return model_of(f"{family}-WU", Settings(3, target_mse), "NSGD")
 
-        def mapped(xs: Any, ds: Any, one: Callable[..., Any] = one) -> Any:
-            return jax.lax.map(one, (xs, ds))
-
-        batched: dict[str, Any] = {
-            "vmap": jax.jit(lambda xs, ds, one=one: jax.vmap(lambda x, d: one((x, d)))(xs, ds)),
-            "lax.map": jax.jit(mapped),
-            f"lax.map, {len(devices)} devices": jax.jit(
-                jax.shard_map(
-                    mapped, mesh=mesh, in_specs=(spec, spec), out_specs=spec, check_vma=False
-                )
-            ),
-        }
+        one = make(TARGET)
+        batched = jax.jit(jax.vmap(lambda x, d, one=one: jb.run(one, x, d)[1].prediction))
         calls: dict[str, Callable[[], Any]] = {
-            way: lambda f=f: jax.block_until_ready(f(xs, ds)) for way, f in batched.items()
+            "sweep": lambda make=make: jb.sweep(make, point, xs, ds, progress=False),
+            "vmap of run": lambda batched=batched: jax.block_until_ready(batched(xs, ds)),
         }
-        calls["one run each, two threads"] = lambda model=model: list(
-            pool.map(partial(run, model), *zip(*rows, strict=True))
-        )
         if loop:
             own = native_settings(f"{family}-WU", Settings(3), "NSGD", capped=False)
             loops = [loop.prepare(family.lower(), own, *sample) for sample in streams]
@@ -100,7 +81,6 @@ def trials(T: int, count: int, repeats: int, loop: native.Native | None) -> dict
             for way, call in calls.items():
                 best[way] = min(best[way], seconds(call)[0])
         out[family] = {way: 1e6 * spent / (T * count) for way, spent in best.items()}
-    pool.shutdown()
     return out
 
 
@@ -179,9 +159,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     experiment = Experiment("speed", __doc__ or "", argv, double=False)
     quick, size, samples = experiment.quick, experiment.size, experiment.samples
     jax.config.update("jax_enable_compilation_cache", False)  # compile times are wanted
-    if (os.cpu_count() or 1) > 1:
-        with suppress(RuntimeError):  # too late where a backend runs already
-            jax.config.update("jax_num_cpu_devices", 2)
     built = native.build()
     loop = built if isinstance(built, native.Native) else None
     notes = [] if loop else [f"{built}: the rows of C are left out"]

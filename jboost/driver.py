@@ -249,7 +249,11 @@ class StreamRun:
         for length in pieces(block.n, self._call):
             piece = slice(start, start + length)
             xs, ds = jnp.asarray(block.xs[piece]), jnp.asarray(block.ds[piece])
-            state, trace = engine.fold(scan, self.model, state, xs, ds, self.key, self._observe)
+            # The states between blocks are promised to the caller; those within one are ours.
+            ours = bool(traces)
+            state, trace = engine.fold(
+                scan, self.model, state, xs, ds, self.key, self._observe, donate=ours
+            )
             traces.append(trace)
             start += length
         self._front = state

@@ -84,9 +84,19 @@ def last() -> Plan | None:
 
 
 def fold(
-    scan: Scan, model: Learner, state: State, xs: Any, ds: Any, key: Any, observe: Any
+    scan: Scan,
+    model: Learner,
+    state: State,
+    xs: Any,
+    ds: Any,
+    key: Any,
+    observe: Any,
+    donate: bool = False,
 ) -> tuple[State, Any]:
-    """``scan(model, state, xs, ds, key, observe)``, compiled in the form that suits it."""
+    """``scan(model, state, xs, ds, key, observe)``, compiled in the form that suits it.
+
+    With ``donate`` a state too large for a kernel is changed in place: the caller's is gone.
+    """
     global _last
     if _inside_a_transformation(model, state, xs, ds, key):
         return _plain(scan, model, state, xs, ds, key, observe)
@@ -94,12 +104,12 @@ def fold(
     _last = plan
     log.debug("%s form: %s", plan.form, plan.reason)
     if plan.form == "plain":
-        return _plain(scan, model, state, xs, ds, key, observe, plan.layouts)
+        plain = _plain_in_place if donate else _plain
+        return plain(scan, model, state, xs, ds, key, observe, plan.layouts)
     return _kernel(scan, model, state, xs, ds, *_words(key), observe, plan.layouts)[0]
 
 
-@partial(jax.jit, static_argnames=("scan", "observe", "layouts"))
-def _plain(
+def _scanned(
     scan: Scan,
     model: Learner,
     state: State,
@@ -112,6 +122,12 @@ def _plain(
     model, state = lanes.spread(layouts, model, state)
     state, trace = scan(model, state, xs, ds, key, watched(observe, layouts))
     return lanes.gather(layouts, state), trace
+
+
+_plain = jax.jit(_scanned, static_argnames=("scan", "observe", "layouts"))
+_plain_in_place = jax.jit(
+    _scanned, static_argnames=("scan", "observe", "layouts"), donate_argnames=("state",)
+)
 
 
 @partial(jax.jit, static_argnames=("scan", "impl", "observe", "layouts"))
@@ -172,7 +188,8 @@ def one_kernel(f: Callable[..., Any], *operands: Any) -> Any:
         with written_for("kernel"):
             return f(*operands), corners
 
-    outputs = jax.jit(call)(*operands)
+    # A constant operand counts as unused too; behind the barrier XLA does not know it for one.
+    outputs = jax.jit(call)(*jax.lax.optimization_barrier(operands))
     return set_xla_metadata(outputs, xla_cpu_small_call="true", inlineable="false")
 
 
