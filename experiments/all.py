@@ -1,7 +1,7 @@
-"""Run every experiment and write the tables of README.md from the JSON they leave.
+"""Run every experiment and write the tables of the pages here from the JSON they leave.
 
 With ``--tables`` nothing is run: the tables are made from the JSON that is there. Where ``--quick``
-or another folder is asked for, README.md stays as it is and the tables go to that folder.
+or another folder is asked for, the pages stay as they are and filled ones go to that folder.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import baselines
+import combiners
 import common
 import duffing
 import parameters
@@ -28,8 +30,10 @@ SCRIPTS = {
     "parameters": parameters,
     "table1": table1,
     "theory": theory,
+    "combiners": combiners,
+    "baselines": baselines,
 }
-README = common.HERE / "README.md"
+PAGES = (common.HERE / "README.md", common.HERE / "parts.md")
 BLOCK = re.compile(r"(<!-- begin: ([^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -45,7 +49,7 @@ def records(folder: Path) -> dict[str, dict[str, object]]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a small version, about 2 minutes")
+    parser.add_argument("--quick", action="store_true", help="a small version, about 3 minutes")
     parser.add_argument("--out", type=Path, metavar="DIR", help=common.OUT)
     parser.add_argument("--length", type=int, metavar="T", help="samples of every stream, at most")
     parser.add_argument("--tables", action="store_true", help="only write the tables")
@@ -57,11 +61,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         given += ["--length", str(args.length)] if args.length else []
         for script in SCRIPTS.values():
             script.main(given)
-    text = filled(README.read_text(encoding="utf-8"), tables.blocks(records(out)))
+    blocks = tables.blocks(records(out))
     here = not args.quick and out.resolve() == common.RESULTS.resolve()
-    target = README if here else out / "tables.md"
-    target.write_text(text, encoding="utf-8")
-    print(f"{target}, after {time.perf_counter() - start:.0f} s")
+    for page in PAGES:
+        target = page if here else out / page.name
+        target.write_text(filled(page.read_text(encoding="utf-8"), blocks), encoding="utf-8")
+        print(f"{target}, after {time.perf_counter() - start:.0f} s")
 
 
 if __name__ == "__main__":

@@ -264,7 +264,9 @@ def costs(record: Record) -> str:
 
 
 def blocks(records: dict[str, Record]) -> dict[str, str]:
-    """Every marked block of README.md by its name."""
+    """Every marked block of the pages by its name."""
+    import combiner_tables as more  # which is made of the pieces of this file
+
     sources: dict[str, Callable[[], str]] = {
         "stationary": lambda: both_readings(records["stationary"], 5),
         "duffing": lambda: both_readings(records["duffing"]),
@@ -281,5 +283,8 @@ def blocks(records: dict[str, Record]) -> dict[str, str]:
         "costs": lambda: costs(records["theory"]),
         "claims": lambda: claims.table(records),
         "defects": lambda: defects.listing(records["theory"]["results"]),
+        "combiners errors": lambda: more.errors(records["combiners"]),
+        "combiners regrets": lambda: more.regrets(records["combiners"]),
+        "related work": lambda: more.related(records["baselines"]),
     }
     return {name: make() for name, make in sources.items()}

@@ -5,9 +5,11 @@ Predict a number from a stream, one sample at a time, and learn from each answer
 
 from importlib.metadata import version
 
+from jboost import baselines as baselines
 from jboost import datasets, streams, theory
 from jboost import engine as engine
 from jboost import report as report
+from jboost.aggregate import BOA, EWA, MLPoly
 from jboost.boost import boost
 from jboost.checkpoint import CheckpointError as CheckpointError
 from jboost.checkpoint import load, save
@@ -21,11 +23,14 @@ from jboost.run import ase, mse, run
 __version__ = version("jboost")
 
 __all__ = [
+    "BOA",
+    "EWA",
     "NLMS",
     "NSGD",
     "SGD",
     "DataReuse",
     "ForwardNewton",
+    "MLPoly",
     "Newton",
     "PoissonReuse",
     "RandomUpdate",

@@ -6,7 +6,7 @@ linear, its coefficients are z − 1/m exactly.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -32,6 +32,8 @@ class Uniform(Learner):
     >>> float(combiner.predict(combiner.init(2), jnp.array([1.0, 3.0])))
     2.0
     """
+
+    starts_at_mean: ClassVar[bool] = True
 
     def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> UniformState:
         del num_features, key
@@ -60,6 +62,8 @@ class FromMean(Learner):
 
     learner: Learner
 
+    starts_at_mean: ClassVar[bool] = True
+
     @property
     def needs_key(self) -> bool:
         return self.learner.needs_key
@@ -86,5 +90,5 @@ class FromMean(Learner):
 
 
 def from_mean(combiner: Learner) -> Learner:
-    """The combiner itself where it starts at the mean, else a learner that does."""
-    return combiner if isinstance(combiner, (Uniform, FromMean)) else FromMean(combiner)
+    """The combiner itself where its class says ``starts_at_mean``, else a learner that does."""
+    return combiner if getattr(combiner, "starts_at_mean", False) else FromMean(combiner)

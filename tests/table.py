@@ -26,6 +26,10 @@ COMBINERS = {
     "Uniform": jb.Uniform(),
     "NSGD": jb.NSGD(step_size=0.1, epsilon=0.01),
     "Newton": jb.Newton(forgetting=0.999, ridge=1.0),
+    "EWA": jb.EWA(rate=0.1),
+    "EWA, adaptive": jb.EWA(),
+    "BOA": jb.BOA(),
+    "MLPoly": jb.MLPoly(),
 }
 
 
@@ -35,11 +39,13 @@ def boosted(learner: str, mode: str, combiner: str):
     )
 
 
+# Every learner in every mode, the combiners in turn; SGD with every combiner in every mode.
 BOOSTED = {
     f"{learner} × {mode} × {combiner}": boosted(learner, mode, combiner)
-    for learner in LEARNERS
-    for mode in MODES
-    for combiner in COMBINERS
+    for i, learner in enumerate(LEARNERS)
+    for j, mode in enumerate(MODES)
+    for k, combiner in enumerate(COMBINERS)
+    if learner == "SGD" or (i + j) % len(COMBINERS) == k
 }
 
 NESTED = {
@@ -58,6 +64,9 @@ NESTED = {
         target_mse=0.2,
     ),
     "Algorithm 1": jb.boost(jb.SGD(0.1), 3, target_mse=0.2, guarantee=0.1, chain="scan"),
+    "span boosting": jb.baselines.SpanBoosting(jb.SGD(0.1), 3),
+    "hull boosting": jb.baselines.HullBoosting(jb.Newton(0.99, 0.1), 3),
+    "bagging": jb.baselines.bagging(jb.Newton(0.99, 0.1), 3),
     "literal": jb.bnm_wu(3, target_mse=0.2, forgetting=0.99, ridge=0.1, literal=True),
 }
 
@@ -72,10 +81,10 @@ FEW = (
             "SGD × Weighted × Newton",
             "SGD × DataReuse × NSGD",
             "SGD × RandomUpdate × Uniform",
-            "NLMS × PoissonReuse × Newton",
-            "Newton × Weighted × NSGD",
-            "Newton × DataReuse × Newton",
-            "Newton × RandomUpdate × Newton",
+            "SGD × PoissonReuse × EWA",
+            "SGD × Weighted × BOA",
+            "SGD × RandomUpdate × MLPoly",
+            *(name for name in BOOSTED if name.startswith("Newton ×")),
         ]
     }
 )

@@ -13,7 +13,10 @@ import pytest
 import jboost as jb
 
 FOLDER = Path(__file__).parent.parent / "experiments"
-SCRIPTS = ("stationary", "duffing", "weights", "parameters", "table1", "theory")
+SCRIPTS = (
+    *("stationary", "duffing", "weights", "parameters", "table1", "theory"),
+    *("combiners", "baselines"),
+)
 
 
 @pytest.fixture
@@ -93,19 +96,23 @@ def test_the_first_learners_of_a_chain_are_a_chain(experiments):
     np.testing.assert_allclose(many.y[..., :4], few.y, atol=1e-5)
 
 
-def test_readme_has_the_tables_of_the_json(whole):
+def pages(whole) -> str:
+    return "".join(page.read_text(encoding="utf-8") for page in whole.PAGES)
+
+
+def test_the_pages_have_the_tables_of_the_json(whole):
     """Text and figures cannot drift apart."""
     import tables
 
-    text = whole.README.read_text(encoding="utf-8")
+    text = pages(whole)
     records = whole.records(FOLDER / "results")
     assert not any(record["quick"] for record in records.values())
     assert whole.filled(text, tables.blocks(records)) == text
     assert len(whole.BLOCK.findall(text)) == len(tables.blocks(records))
 
 
-def test_results_are_small_and_readme_shows_every_figure(whole):
-    text = whole.README.read_text(encoding="utf-8")
+def test_results_are_small_and_the_pages_show_every_figure(whole):
+    text = pages(whole)
     for name in SCRIPTS:
         figure = FOLDER / "results" / f"{name}.png"
         assert figure.stat().st_size < 200_000 and f"results/{name}.png" in text
