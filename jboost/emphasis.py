@@ -75,7 +75,7 @@ class Emphasis:
     def delta(self, state: EmphasisState) -> Array:
         """δ_{t−1} of each learner."""
         Lam, loss = state.Lam.total, state.loss.total
-        some = Lam > 0
+        some = Lam > jnp.finfo(Lam.dtype).tiny ** 0.5  # the quotient's derivative divides by Λ²
         delta = jnp.where(some, loss / jnp.where(some, Lam, 1), 0)
         return delta if self.literal else jnp.maximum(delta, SMALLEST_DELTA)
 

@@ -86,3 +86,15 @@ def test_one_step_size_per_learner():
     steps = jnp.linspace(0.05, 0.2, 4)
     slope = jax.grad(lambda mu: jb.mse(jb.bsgd_wu(4, target_mse=0.2, step_size=mu), xs, ds))(steps)
     assert slope.shape == (4,) and np.isfinite(slope).all() and (slope != 0).all()
+
+
+def test_weights_too_small_to_square_have_a_gradient():
+    """On Duffing learners of a long chain get λ below 1e-19, whose squares float32 does not have."""
+    xs, ds = jb.streams.duffing(2000)
+
+    def loss(step_size):
+        return jb.mse(jb.bsgd_wu(20, target_mse=0.25, step_size=step_size), xs, ds)
+
+    _, slope = jax.jvp(loss, (0.1,), (1.0,))
+    near = (loss(0.11) - loss(0.09)) / 0.02
+    np.testing.assert_allclose(slope, near, rtol=0.1)
