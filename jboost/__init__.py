@@ -19,6 +19,7 @@ from jboost.learners import NLMS, SGD, ForwardNewton, Newton
 from jboost.models import bnm_dr, bnm_ru, bnm_wu, bsgd_dr, bsgd_ru, bsgd_wu
 from jboost.modes import DataReuse, PoissonReuse, RandomUpdate, Weighted
 from jboost.run import ase, mse, run
+from jboost.sweep import sweep
 
 __version__ = version("jboost")
 
@@ -50,5 +51,6 @@ __all__ = [
     "run",
     "save",
     "streams",
+    "sweep",
     "theory",
 ]

@@ -175,21 +175,23 @@ def _kernel(
     return (lanes.gather(layouts, state), trace), operands
 
 
-def one_kernel(f: Callable[..., Any], *operands: Any) -> Any:
-    """``f(*operands)`` as one kernel, and a corner of every operand: for other modules' loops.
+def one_kernel(f: Callable[..., Any], *operands: Any, changed: tuple[Any, ...] = ()) -> Any:
+    """``f(*operands, *changed)`` as one kernel, and corners: for the loops of other modules.
 
-    The outermost ``jit`` is the library's own, has OPTIONS, and returns the corners too: an operand
-    that nothing uses aborts the process inside XLA. A plan must have said that f can be a kernel.
+    The outermost ``jit`` is the library's own, has OPTIONS, and returns the corners too, one of
+    each operand, because one that nothing uses aborts the process inside XLA. What f certainly
+    uses and changes in place is ``changed``: a look at a corner of it would cost a copy. A plan
+    must have said that f can be a kernel.
     """
     from jax.experimental.xla_metadata import set_xla_metadata
 
-    def call(*operands: Any) -> Any:
+    def call(operands: Any, changed: Any) -> Any:
         corners = jax.tree.map(lambda a: a[(slice(1),) * jnp.ndim(a)], operands)
         with written_for("kernel"):
-            return f(*operands), corners
+            return f(*operands, *changed), corners
 
     # A constant operand counts as unused too; behind the barrier XLA does not know it for one.
-    outputs = jax.jit(call)(*jax.lax.optimization_barrier(operands))
+    outputs = jax.jit(call)(*jax.lax.optimization_barrier((operands, changed)))
     return set_xla_metadata(outputs, xla_cpu_small_call="true", inlineable="false")
 
 

@@ -37,6 +37,7 @@ NAMES = [
     "run",
     "mse",
     "ase",
+    "sweep",
     "streams",
     "datasets",
     "theory",
