@@ -96,7 +96,7 @@ def many_runs(T: int, runs: int, rounds: int, loop: native.Native | None) -> dic
     for family in ("BSGD", "BNM"):
         for combiner in ("NSGD", "Newton"):
             make, name, low, high = maker(family, combiner)
-            calls = {
+            calls: dict[str, tuple[Callable[[], Any], int]] = {
                 "sweep": (partial(sweep, make, {name: np.geomspace(low, high, runs)}, xs, ds), 1)
             }
             if loop:

@@ -170,8 +170,8 @@ def _kernel(
     # Outside of the call: inside, XLA would choose a layout that undoes the rearrangement.
     model, state = lanes.spread(layouts, model, state)
     outputs = _call(scan, model, state, xs, ds, words, impl, observe, layouts)
-    outputs = set_xla_metadata(outputs, xla_cpu_small_call="true", inlineable="false")
-    (state, trace), operands = outputs
+    tagged: Any = set_xla_metadata(outputs, xla_cpu_small_call="true", inlineable="false")
+    (state, trace), operands = tagged
     return (lanes.gather(layouts, state), trace), operands
 
 

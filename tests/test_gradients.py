@@ -91,7 +91,7 @@ def test_one_step_size_per_learner():
 
 
 def test_weights_too_small_to_square_have_a_gradient():
-    """On Duffing learners of a long chain get λ below 1e-19, whose squares float32 does not have."""
+    """Learners of a long chain get λ below 1e-19, whose squares float32 does not have."""
     xs, ds = jb.streams.duffing(2000)
 
     def loss(step_size):

@@ -121,8 +121,8 @@ class Learner(abc.ABC):
         """The state after learning (x, d) ``repeats`` times with importance ``weight``.
 
         ``repeats`` is the Python number 1, a boolean array or an integer array, so that only what
-        may be repeated pays for the closed form. ``key`` is the key of the whole run: a learner that
-        draws folds its own step count into it.
+        may be repeated pays for the closed form. ``key`` is the key of the whole run: a learner
+        that draws folds its own step count into it.
         """
 
     def info(self, state: State, x: Any, d: Any, key: Any = None) -> dict[str, Any]:

@@ -127,6 +127,7 @@ class LeastSquares(Learner):
         f = matvec(T, x)
         if self.max_variance is None:
             k = k_T = vecmat(f, T)
+            hold = None
         else:
             c = column(T, turn)
             a_c = self._excess(dot(c, c), learned)
@@ -134,13 +135,15 @@ class LeastSquares(Learner):
             k_c, k_T = vecmat_where(a_c > 0, c, T), vecmat(f, T)
             a_f = a_c * dot(c, f)
             k = k_T - a_f * k_c
+            hold = a_c * c, a_f, k_c
         g, alpha = _gain(lam, beta, dot(f, f))
         a = g / (1 + jnp.sqrt(beta / alpha))
         w = w + (g * (d - dot(w, x))) * k
         grow = 1 / jnp.sqrt(beta)
         new = grow * T - (grow * a * f)[:, None] * k_T[None, :]
-        if self.max_variance is not None:
-            new = new - (grow * (a_c * c - a * a_f * f))[:, None] * k_c[None, :]
+        if hold is not None:
+            a_cc, a_f, k_c = hold
+            new = new - (grow * (a_cc - a * a_f * f))[:, None] * k_c[None, :]
         return RootState(w, new, turn)
 
     def _covariance(
