@@ -33,7 +33,11 @@ SCRIPTS = {
     "combiners": combiners,
     "baselines": baselines,
 }
-PAGES = (common.HERE / "README.md", common.HERE / "parts.md")
+PAGES = (
+    common.HERE / "README.md",
+    common.HERE / "parts.md",
+    common.HERE.parent / "README.md",
+)
 BLOCK = re.compile(r"(<!-- begin: ([^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -64,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     blocks = tables.blocks(records(out))
     here = not args.quick and out.resolve() == common.RESULTS.resolve()
     for page in PAGES:
-        target = page if here else out / page.name
+        target = page if here else out / f"{page.parent.name}-{page.name}"
         target.write_text(filled(page.read_text(encoding="utf-8"), blocks), encoding="utf-8")
         print(f"{target}, after {time.perf_counter() - start:.0f} s")
 

@@ -265,7 +265,9 @@ def costs(record: Record) -> str:
 
 def blocks(records: dict[str, Record]) -> dict[str, str]:
     """Every marked block of the pages by its name."""
-    import combiner_tables as more  # which is made of the pieces of this file
+    import combiner_tables as more  # which are made of the pieces of this file
+    import common
+    import speed_table
 
     sources: dict[str, Callable[[], str]] = {
         "stationary": lambda: both_readings(records["stationary"], 5),
@@ -283,6 +285,8 @@ def blocks(records: dict[str, Record]) -> dict[str, str]:
         "costs": lambda: costs(records["theory"]),
         "claims": lambda: claims.table(records),
         "defects": lambda: defects.listing(records["theory"]["results"]),
+        # Times are those of a quiet machine: of the record, whatever else is run again.
+        "speed": lambda: speed_table.speed(common.load("speed")),
         "combiners errors": lambda: more.errors(records["combiners"]),
         "combiners regrets": lambda: more.regrets(records["combiners"]),
         "related work": lambda: more.related(records["baselines"]),
