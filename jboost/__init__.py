@@ -18,8 +18,10 @@ from jboost.driver import run_stream as run_stream
 from jboost.learners import NLMS, SGD, ForwardNewton, Newton
 from jboost.models import bnm_dr, bnm_ru, bnm_wu, bsgd_dr, bsgd_ru, bsgd_wu
 from jboost.modes import DataReuse, PoissonReuse, RandomUpdate, Weighted
+from jboost.pipeline import pipeline
 from jboost.run import ase, mse, run
 from jboost.sweep import sweep
+from jboost.transforms import Bias, Impute, Lags, Polynomial, RandomFourier, Scale, ScaleTarget
 
 __version__ = version("jboost")
 
@@ -29,12 +31,19 @@ __all__ = [
     "NLMS",
     "NSGD",
     "SGD",
+    "Bias",
     "DataReuse",
     "ForwardNewton",
+    "Impute",
+    "Lags",
     "MLPoly",
     "Newton",
     "PoissonReuse",
+    "Polynomial",
+    "RandomFourier",
     "RandomUpdate",
+    "Scale",
+    "ScaleTarget",
     "Uniform",
     "Weighted",
     "ase",
@@ -48,6 +57,7 @@ __all__ = [
     "datasets",
     "load",
     "mse",
+    "pipeline",
     "run",
     "save",
     "streams",

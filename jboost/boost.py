@@ -7,7 +7,7 @@ Learner, so it can be boosted, mixed, piped and swept like any other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -243,7 +243,7 @@ class Boosted(Learner):
 
 
 def boost(
-    learner: Learner | Sequence[Learner],
+    learner: Learner | Sequence[Learner] | Callable[[int], Learner],
     m: int | None = None,
     *,
     target_mse: Number,
@@ -263,8 +263,11 @@ def boost(
     With ``dependence=0`` every λ is 1: the ordinary mixture of experts.
 
     Args:
-      learner: a learner, or a list of them (then m is its length).
-      m: the number of copies, at least 1.
+      learner: a learner, or a list of them (then m is its length), or a function that makes the
+        k-th, k = 0 … m − 1. Learners alike but for their floats run as one stack; a learner whose
+        floats have shape (m,) is such a stack already. Copies of a learner that draws at its start,
+        such as one behind ``RandomFourier``, draw differently.
+      m: the number of learners, at least 1.
       target_mse: σ_m² ≥ 0, the modified desired MSE; about the MSE that is hoped for.
       dependence: c ≥ 0, by default 1.
       mode: how λ is spent, by default ``Weighted()``.
@@ -282,6 +285,8 @@ def boost(
     >>> trace.prediction.shape
     (1000,)
     """
+    if callable(learner) and not isinstance(learner, type):
+        learner = [learner(k) for k in range(checks.whole("m", m, at_least=1))]
     if isinstance(learner, (list, tuple)):
         if not learner:
             raise ValueError(

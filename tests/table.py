@@ -70,11 +70,27 @@ NESTED = {
     "literal": jb.bnm_wu(3, target_mse=0.2, forgetting=0.99, ridge=0.1, literal=True),
 }
 
-MODELS = LEARNERS | BOOSTED | NESTED
+SCALED = jb.ScaleTarget(jb.SGD(0.1))
+PIPED = {
+    "Scale, Bias, ScaleTarget": jb.pipeline(jb.Scale(), jb.Bias(), SCALED),
+    "Scale('range')": jb.pipeline(jb.Scale("range", forgetting=0.99), SCALED),
+    "Impute": jb.pipeline(jb.Impute(indicators=True), jb.SGD(0.1)),
+    "Lags": jb.pipeline(jb.Lags(inputs=1, targets=2), jb.NLMS(0.5)),
+    "Polynomial": jb.pipeline(jb.Polynomial(), jb.Newton(0.99, 0.1)),
+    "boosted RandomFourier": jb.boost(
+        lambda k: jb.pipeline(jb.RandomFourier(4, length_scale=k + 1.0), jb.SGD(0.1)),
+        3,
+        target_mse=0.2,
+        mode=jb.RandomUpdate(),
+    ),
+}
+
+MODELS = LEARNERS | BOOSTED | NESTED | PIPED
 # Each learner, each mode and each combiner at least once, where the whole table would take minutes.
 FEW = (
     LEARNERS
     | NESTED
+    | PIPED
     | {
         name: BOOSTED[name]
         for name in [

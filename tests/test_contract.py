@@ -24,13 +24,13 @@ def stream(length=T):
 
 
 def wild_stream():
-    """Every kind of bad sample, in x and in d, then four that are only very large."""
+    """Every kind of bad sample, four in x and four in d, then four that are only very large."""
     xs, ds = stream()
     bad = [np.nan, np.inf, -np.inf, 1e30]
     xs[range(4), [0, 1, 2, 0]] = bad
     ds[4:8] = bad
     xs[8:] *= 1e12
-    return xs, ds, [True] * 8 + [False] * 4
+    return xs, ds
 
 
 # All runs of a model have one length, so that each model compiles once.
@@ -50,11 +50,13 @@ def test_contract(model):
     assert np.isfinite(trace.prediction).all() and not trace.skipped.any()
     assert float(jnp.abs(trace.prediction).max()) > 0
 
-    xs, ds, bad = wild_stream()
+    xs, ds = wild_stream()
     after, wild = jb.run(model, xs, ds, KEY, state)
     chex.assert_tree_all_finite((after, wild.prediction))
-    assert wild.skipped.tolist() == bad
+    assert wild.skipped.tolist() == [not model.takes_missing] * 4 + [True] * 4 + [False] * 4
     ds[8:] = np.nan
+    if model.takes_missing:
+        ds[:4] = np.nan
     untouched, _ = jb.run(model, xs, ds, KEY, state)
     chex.assert_trees_all_equal(untouched, state)
 

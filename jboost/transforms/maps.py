@@ -1,0 +1,149 @@
+"""Fixed maps of the inputs: nothing is learned."""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jboost import checks
+from jboost.learners.base import Number, model, static
+from jboost.numerics import dtype_of, known
+from jboost.products import matvec
+from jboost.transforms.base import Transform, given, real
+
+
+@model
+class Bias(Transform):
+    """A column of ones, so that a linear learner has a constant.
+
+    >>> Bias().apply((), jnp.array([0.5, 2.0])).tolist()
+    [0.5, 2.0, 1.0]
+    """
+
+    @property
+    def passes_missing(self) -> bool:
+        return True
+
+    def width(self, num_features: int) -> int:
+        return num_features + 1
+
+    def apply(self, state: tuple[()], x: Any) -> Array:
+        del state
+        x = real(x)
+        return jnp.concatenate([x, jnp.ones(1, x.dtype)])
+
+
+@model
+class Polynomial(Transform):
+    """The columns and all products of up to ``degree`` of them: x_i, x_i x_j with i ≤ j, ….
+
+    For degree 2 there are r + r(r + 1)/2. Put :class:`Scale` before it: products of large numbers
+    are larger still, and from one beyond 1e15 nothing is learned.
+
+    Between ``Scale()`` and ``Bias()`` before Newton it takes the error on mv from .041 to .003, on
+    kin8nm from .082 to .067 and on protein from .244 to .229 (first 8,192 rows, [−1, 1] targets).
+
+    Args:
+      degree: at least 2.
+
+    >>> Polynomial().apply((), jnp.array([2.0, 3.0])).tolist()
+    [2.0, 3.0, 4.0, 6.0, 9.0]
+    """
+
+    degree: int = static(default=2)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "degree", checks.whole("degree", self.degree, at_least=2))
+
+    def width(self, num_features: int) -> int:
+        return sum(len(self._products(num_features, p)) for p in range(1, self.degree + 1))
+
+    def apply(self, state: tuple[()], x: Any) -> Array:
+        del state
+        x = real(x)
+        x = known(x, x.dtype)
+        columns = [x]
+        for p in range(2, self.degree + 1):
+            shorter = {factors: i for i, factors in enumerate(self._products(len(x), p - 1))}
+            factors = self._products(len(x), p)
+            first = np.array([shorter[f[:-1]] for f in factors])
+            last = np.array([f[-1] for f in factors])
+            columns.append(known(columns[-1], x.dtype)[first] * x[last])
+        return jnp.concatenate(columns)
+
+    @staticmethod
+    def _products(num_features: int, degree: int) -> list[tuple[int, ...]]:
+        return list(combinations_with_replacement(range(num_features), degree))
+
+
+class FourierState(NamedTuple):
+    """Frequencies W (a row for each feature, for ℓ = 1) and phases b."""
+
+    W: Array
+    b: Array
+
+
+@model
+class RandomFourier(Transform):
+    """Random Fourier features: a linear learner behind them is a kernel method.
+
+        x′_i = √(2/D) cos(w_iᵀx/ℓ + b_i),    w_i ~ N(0, I),  b_i ~ U(0, 2π),  i = 1 … D
+
+    The inner product of two x′ is close to the Gaussian kernel exp(−‖x − z‖²/(2ℓ²)), to about
+    1/√D. W and b are drawn by ``init``, so copies of a learner in a booster have different ones;
+    ℓ is not part of them, and can be swept and differentiated. ‖x′‖² is about 1 whatever D: an SGD
+    behind it takes steps up to 1, and Newton's ridge weighs as in any kernel method.
+
+    With D = 300 before ``Newton(ridge=0.001)`` and ℓ = 2.5, on inputs and targets in [−1, 1]: .035
+    on kin8nm, .085 on puma8nh, .0045 on compactiv (first 8,192 rows, mean over four keys), where a
+    linear Newton has .083, .136 and .043. Columns in [−1, 1] want an ℓ of about 1 to 4; behind
+    ``Scale()``, whose columns have variance 1, twice as much.
+
+    A. Rahimi, B. Recht, Random features for large-scale kernel machines, NIPS 2007.
+
+    Args:
+      num_features: D ≥ 1.
+      length_scale: ℓ > 0, a distance between inputs over which the target changes; a scalar, or
+        (m,) inside a booster of m learners.
+
+    >>> import jax
+    >>> fourier = RandomFourier(1000, length_scale=2.0)
+    >>> state = fourier.init(2, key=jax.random.key(0))
+    >>> a, b = (fourier.apply(state, jnp.array(x)) for x in ([0.0, 1.0], [1.0, 1.0]))
+    >>> abs(float(a @ b) - float(jnp.exp(-1 / 8))) < 0.05
+    True
+    """
+
+    num_features: int = static()
+    length_scale: Number = 1.0
+
+    def __post_init__(self) -> None:
+        count = checks.whole("num_features", self.num_features, at_least=1)
+        object.__setattr__(self, "num_features", count)
+        length_scale = checks.number("length_scale", self.length_scale, above=0)
+        object.__setattr__(self, "length_scale", length_scale)
+
+    @property
+    def needs_key(self) -> bool:
+        return True
+
+    def width(self, num_features: int) -> int:
+        del num_features
+        return self.num_features
+
+    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> FourierState:
+        of_w, of_b = jax.random.split(given(key))
+        # float32 whatever the state's type, so that a key draws the same map in each
+        W = jax.random.normal(of_w, (self.num_features, num_features), jnp.float32)
+        b = jax.random.uniform(of_b, (self.num_features,), jnp.float32, maxval=2 * np.pi)
+        return FourierState(W.astype(dtype_of(dtype)), b.astype(dtype_of(dtype)))
+
+    def apply(self, state: FourierState, x: Any) -> Array:
+        W, b = state
+        x = known(x, W.dtype) / jnp.asarray(self.length_scale, W.dtype)
+        return (2 / self.num_features) ** 0.5 * jnp.cos(matvec(W, x) + b)

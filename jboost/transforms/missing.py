@@ -1,0 +1,56 @@
+"""Inputs with gaps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+
+from jboost.learners.base import model, static
+from jboost.numerics import dtype_of, usable
+from jboost.transforms.base import Transform
+from jboost.transforms.moments import Moments
+
+CLIP = 5.0  # deviations: an absurd value moves a mean no farther than this
+
+
+@model
+class Impute(Transform):
+    """Missing entries of x (NaN, infinite, beyond 1e15) replaced by their column's running mean.
+
+    Before a column's first value that is 0. Behind :class:`Scale`, which lets missing entries pass,
+    the mean is near 0 from the start whatever the units, so put Scale first.
+
+    Args:
+      indicators: whether to append a column for each, 1 where its entry was missing.
+
+    >>> import jax.numpy as jnp
+    >>> impute = Impute(indicators=True)
+    >>> state = impute.learn(impute.init(2), jnp.array([3.0, jnp.nan]), 0.0)
+    >>> impute.apply(state, jnp.array([jnp.nan, 7.0])).tolist()
+    [3.0, 7.0, 1.0, 0.0]
+    """
+
+    indicators: bool = static(default=False)
+
+    @property
+    def fills_missing(self) -> bool:
+        return True
+
+    def width(self, num_features: int) -> int:
+        return 2 * num_features if self.indicators else num_features
+
+    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> Moments:
+        del key
+        return Moments.zeros((num_features,), dtype_of(dtype))
+
+    def apply(self, state: Moments, x: Any) -> Array:
+        x = jnp.asarray(x, state.last.dtype)
+        there = usable(x)
+        filled = jnp.where(there, x, state.mean.total)
+        return jnp.concatenate([filled, (~there).astype(x.dtype)]) if self.indicators else filled
+
+    def learn(self, state: Moments, x: Any, d: Any) -> Moments:
+        del d
+        return state.after(x, 1.0, CLIP)
