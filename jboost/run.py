@@ -99,7 +99,7 @@ def run(
     if on_bad == "raise":
         _refuse_bad(model, xs, ds)
     if state is None:
-        state = initial(model, xs.shape[1], xs.dtype.name, key)
+        state = initial(model, xs.shape[1], xs.dtype, key)
     else:
         check_state(model, state, xs, key)
     return engine.fold(scan, model, state, xs, ds, key, observe)
@@ -160,7 +160,7 @@ def learns_from(model: Learner, x: Array, d: Array) -> Array:
 
 
 @partial(jax.jit, static_argnames=("num_features", "dtype"))
-def initial(model: Learner, num_features: int, dtype: str, key: Any) -> State:
+def initial(model: Learner, num_features: int, dtype: Any, key: Any) -> State:
     return model.init(num_features, jnp.dtype(dtype), key=key)
 
 
@@ -198,7 +198,12 @@ def _array(name: str, values: Any, wanted: str) -> Any:
 def _stream(xs: Any, ds: Any) -> tuple[Array, Array]:
     """(T, r) and (T,), of one float dtype."""
     xs, ds, dtype = checked(xs, ds, jnp.result_type(float))
-    return jnp.asarray(xs, dtype), jnp.asarray(ds, dtype)
+    return _cast(xs, dtype), _cast(ds, dtype)
+
+
+def _cast(array: Any, dtype: Any) -> Array:
+    as_it_is = isinstance(array, jax.Array) and array.dtype == dtype
+    return array if as_it_is else jnp.asarray(array, dtype)
 
 
 def checked(xs: Any, ds: Any, default: Any) -> tuple[Any, Any, Any]:
