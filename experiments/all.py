@@ -36,6 +36,7 @@ SCRIPTS = {
 PAGES = (
     common.HERE / "README.md",
     common.HERE / "parts.md",
+    common.HERE / "tuning.md",
     common.HERE.parent / "README.md",
 )
 BLOCK = re.compile(r"(<!-- begin: ([^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)

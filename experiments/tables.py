@@ -268,6 +268,7 @@ def blocks(records: dict[str, Record]) -> dict[str, str]:
     import combiner_tables as more  # which are made of the pieces of this file
     import common
     import speed_table
+    import tuning_table
 
     sources: dict[str, Callable[[], str]] = {
         "stationary": lambda: both_readings(records["stationary"], 5),
@@ -287,6 +288,8 @@ def blocks(records: dict[str, Record]) -> dict[str, str]:
         "defects": lambda: defects.listing(records["theory"]["results"]),
         # Times are those of a quiet machine: of the record, whatever else is run again.
         "speed": lambda: speed_table.speed(common.load("speed")),
+        "tuning": lambda: tuning_table.verdicts(common.load("tuning")),
+        "self-tuning": lambda: tuning_table.self_tuning(common.load("tuning")),
         "combiners errors": lambda: more.errors(records["combiners"]),
         "combiners regrets": lambda: more.regrets(records["combiners"]),
         "related work": lambda: more.related(records["baselines"]),

@@ -8,20 +8,36 @@ from importlib.metadata import version
 from jboost import baselines as baselines
 from jboost import datasets, streams, theory
 from jboost import engine as engine
+from jboost import networks as networks
 from jboost import report as report
 from jboost.aggregate import BOA, EWA, MLPoly
+from jboost.auto import auto
 from jboost.boost import boost
 from jboost.checkpoint import CheckpointError as CheckpointError
 from jboost.checkpoint import load, save
 from jboost.combine import NSGD, Uniform
 from jboost.driver import run_stream as run_stream
-from jboost.learners import NLMS, SGD, ForwardNewton, Newton
+from jboost.hypergradient import hypergradient
+from jboost.learners import NLMS, SGD, ForwardNewton, GaussNewton, Gradient, Newton
 from jboost.models import bnm_dr, bnm_ru, bnm_wu, bsgd_dr, bsgd_ru, bsgd_wu
 from jboost.modes import DataReuse, PoissonReuse, RandomUpdate, Weighted
 from jboost.pipeline import pipeline
+from jboost.refine import Refined
 from jboost.run import ase, mse, run
+from jboost.selftuning import SelfTuning
 from jboost.sweep import sweep
-from jboost.transforms import Bias, Impute, Lags, Polynomial, RandomFourier, Scale, ScaleTarget
+from jboost.transforms import (
+    Bias,
+    Impute,
+    Lags,
+    Polynomial,
+    RandomFourier,
+    Scale,
+    ScaleAlike,
+    ScaleTarget,
+    Select,
+)
+from jboost.tune import tune
 
 __version__ = version("jboost")
 
@@ -34,6 +50,8 @@ __all__ = [
     "Bias",
     "DataReuse",
     "ForwardNewton",
+    "GaussNewton",
+    "Gradient",
     "Impute",
     "Lags",
     "MLPoly",
@@ -42,11 +60,16 @@ __all__ = [
     "Polynomial",
     "RandomFourier",
     "RandomUpdate",
+    "Refined",
     "Scale",
+    "ScaleAlike",
     "ScaleTarget",
+    "Select",
+    "SelfTuning",
     "Uniform",
     "Weighted",
     "ase",
+    "auto",
     "bnm_dr",
     "bnm_ru",
     "bnm_wu",
@@ -55,6 +78,7 @@ __all__ = [
     "bsgd_ru",
     "bsgd_wu",
     "datasets",
+    "hypergradient",
     "load",
     "mse",
     "pipeline",
@@ -63,4 +87,5 @@ __all__ = [
     "streams",
     "sweep",
     "theory",
+    "tune",
 ]

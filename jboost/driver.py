@@ -150,7 +150,7 @@ class StreamRun:
         self, model: Learner, key: Any, state: State, observe: Observe | None, *, strict: bool
     ):
         self.model = model
-        self.key = key if model.needs_key else None
+        self.key = key
         self.extra: dict[str, Any] = {}
         self._observe = observe
         self._strict = strict
@@ -302,7 +302,7 @@ class StreamRun:
         except (KeyError, TypeError, ValueError):
             raise CheckpointError(f"{name} was not written by run_stream") from None
         given, own = self.key, kept.key
-        if given is not None and (checked_key(given).dtype != own.dtype or given != own):
+        if given is not None and (own is None or not _same(checked_key(given), own)):
             raise ValueError(f"key must be the one of the run that {name} is of; got {given!r}")
         self.key = kept.key
         self._progress = self._handled = _Progress(kept.state, self._saved, *counts)
@@ -338,3 +338,8 @@ class StreamRun:
         if self._source is not None:
             self._source.stop()
         self._claim.close()
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two keys are the same key."""
+    return one.dtype == other.dtype and bool(one == other)

@@ -42,10 +42,11 @@ _KNOWN = """
     custom_jvp_call custom_vjp_call custom_vmap_call div dot_general dynamic_slice
     dynamic_update_slice eq erf erf_inv exp exp2 expand_dims expm1 floor gather ge gt
     integer_pow iota is_finite jit le log log1p logistic lt max min mul ne neg nextafter not or
-    pad pjit pow random_bits random_fold_in random_unwrap random_wrap reduce_and reduce_max
-    reduce_min reduce_or reduce_precision reduce_prod reduce_sum rem reshape rev round rsqrt
-    scan select_n shift_left shift_right_arithmetic shift_right_logical sign sin sinh slice
-    split sqrt square squeeze stop_gradient sub tan tanh threefry2x32 transpose while xor
+    pad pjit pow random_bits random_fold_in random_seed random_unwrap random_wrap reduce_and
+    reduce_max reduce_min reduce_or reduce_precision reduce_prod reduce_sum rem reshape rev round
+    rsqrt scan select_n shift_left shift_right_arithmetic shift_right_logical sign sin sinh
+    slice split sqrt square squeeze stack stop_gradient sub tan tanh threefry2x32 transpose
+    while xor
 """
 
 Scan = Callable[..., Any]
@@ -57,6 +58,7 @@ class Plan(NamedTuple):
     form: str
     reason: str
     layouts: lanes.Layouts
+    long: bool = False  # more than LONG operations
 
     @property
     def skips(self) -> bool:
@@ -99,7 +101,7 @@ def fold(
     With ``donate`` a state too large for a kernel is changed in place: the caller's is gone.
     """
     global _last
-    if _inside_a_transformation(model, state, xs, ds, key):
+    if inside_a_transformation(model, state, xs, ds, key):
         return _plain(scan, model, state, xs, ds, key, observe)
     plan = plan_for(scan, model, state, xs, ds, key, observe)
     _last = plan
@@ -107,7 +109,8 @@ def fold(
     if plan.form == "plain":
         plain = _plain_in_place if donate else _plain
         return plain(scan, model, state, xs, ds, key, observe, plan.layouts)
-    return _kernel(scan, model, state, xs, ds, *_words(key), observe, plan.layouts)[0]
+    kernel = _long_kernel if plan.long else _kernel
+    return kernel(scan, model, state, xs, ds, *_words(key), observe, plan.layouts)[0]
 
 
 def _scanned(
@@ -154,8 +157,7 @@ def _call(
 OPTIONS = {"xla_cpu_experimental_ynn_fusion_type": ""}
 
 
-@partial(jax.jit, static_argnames=("scan", "impl", "observe", "layouts"), compiler_options=OPTIONS)
-def _kernel(
+def _in_one_kernel(
     scan: Scan,
     model: Learner,
     state: State,
@@ -174,6 +176,18 @@ def _kernel(
     tagged: Any = set_xla_metadata(outputs, xla_cpu_small_call="true", inlineable="false")
     (state, trace), corners = tagged
     return (lanes.gather(layouts, state), trace), corners
+
+
+_static = ("scan", "impl", "observe", "layouts")
+_kernel = jax.jit(_in_one_kernel, static_argnames=_static, compiler_options=OPTIONS)
+# One level of optimisation less: a program of thousands of operations compiles in two thirds of the
+# time and is as fast; small ones would lose up to 40 %.
+_long_kernel = jax.jit(
+    _in_one_kernel,
+    static_argnames=_static,
+    compiler_options=OPTIONS | {"xla_backend_optimization_level": 2},
+)
+LONG = 3000
 
 
 def one_kernel(f: Callable[..., Any], *operands: Any, changed: tuple[Any, ...] = ()) -> Any:
@@ -220,7 +234,7 @@ def _words(key: Any) -> tuple[Any, Any]:
     return jax.random.key_data(key), str(jax.random.key_impl(key))
 
 
-def _inside_a_transformation(*arguments: Any) -> bool:
+def inside_a_transformation(*arguments: Any) -> bool:
     # With concrete arguments a user's jit still shows in what an operation returns.
     return any(isinstance(leaf, Tracer) for leaf in (_zero(), *jax.tree.leaves(arguments)))
 
@@ -237,34 +251,35 @@ def plan_for(
     double = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
     seen = (_wanted, structure, shapes, xs.dtype, observe, double)
     if seen not in _plans:
-        form, reason = _form(scan, model, state, xs, ds, key, observe)
+        form, reason, long = _form(scan, model, state, xs, ds, key, observe)
         layouts = lanes.choose(model, state, kernel=form == "kernel")
-        _plans[seen] = Plan(form, reason, layouts)
+        _plans[seen] = Plan(form, reason, layouts, long)
     return _plans[seen]
 
 
 def _form(
     scan: Scan, model: Learner, state: State, xs: Any, ds: Any, key: Any, observe: Any
-) -> tuple[str, str]:
+) -> tuple[str, str, bool]:
     if _wanted == "plain":
-        return "plain", "the fast form is switched off"
+        return "plain", "the fast form is switched off", False
     platforms = {device.platform for device in xs.devices()}
     if platforms != {"cpu"}:
-        return "plain", f"the stream lies on {', '.join(sorted(platforms))}"
+        return "plain", f"the stream lies on {', '.join(sorted(platforms))}", False
     if jax.__version_info__ < FIRST_TESTED:
-        return "plain", f"one kernel is not tested with jax {jax.__version__}"
+        return "plain", f"one kernel is not tested with jax {jax.__version__}", False
     if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
-        return "plain", "jit is disabled"
+        return "plain", "jit is disabled", False
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
     if size > LARGEST_KERNEL:
-        return "plain", f"a state of {size:,} bytes is more than one kernel is good for"
+        return "plain", f"a state of {size:,} bytes is more than one kernel is good for", False
     layouts = lanes.choose(model, state, kernel=True)
-    program = _kernel.trace(scan, model, state, xs[:2], ds[:2], *_words(key), observe, layouts)
+    program = _kernel.trace(scan, model, state, xs, ds, *_words(key), observe, layouts)
     known = {*_KNOWN.split(), "xla_metadata_value"}
-    unknown = {*_primitives(program.jaxpr.jaxpr)} - known
+    operations = [*_primitives(program.jaxpr.jaxpr)]
+    unknown = {*operations} - known
     if unknown:
-        return "plain", f"not known to compile as one kernel: {', '.join(sorted(unknown))}"
-    return "kernel", f"a state of {size:,} bytes in one kernel"
+        return "plain", f"not known to compile as one kernel: {', '.join(sorted(unknown))}", False
+    return "kernel", f"a state of {size:,} bytes in one kernel", len(operations) > LONG
 
 
 def _primitives(jaxpr: Any) -> Iterator[str]:

@@ -168,9 +168,13 @@ class Job:
         """How many runs a batch may have, for its time and its memory."""
         xs, ds = (jax.ShapeDtypeStruct(part.shape[1:], part.dtype) for part in self._data)
         _, trace = _shapes_of_scan(self._group.model, state, xs, ds, key, way.observe)
-        size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(trace))
+        parts = jax.tree.leaves(trace)
+        on_cpu = way.devices[0].platform == "cpu"
+        if not on_cpu and self._data[0].shape[0] > 1:
+            parts += [xs, ds]  # under vmap every run has its own copy of its stream
+        size = sum(math.prod(part.shape) * part.dtype.itemsize for part in parts)
         most = LARGEST_TRACES // size
-        if way.devices[0].platform == "cpu":
+        if on_cpu:
             samples = CALLS * blocks.worth_of_a_call(state)
             most = min(most, samples // xs.shape[0] * len(way.devices))
         return max(most, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -159,9 +158,22 @@ def learns_from(model: Learner, x: Array, d: Array) -> Array:
     return usable(d) if model.takes_missing else usable(d) & jnp.all(usable(x))
 
 
-@partial(jax.jit, static_argnames=("num_features", "dtype"))
 def initial(model: Learner, num_features: int, dtype: Any, key: Any) -> State:
-    return model.init(num_features, jnp.dtype(dtype), key=key)
+    """The state before any data."""
+    make = _init if engine.inside_a_transformation(model, key) else _initial
+    return make(model, num_features, jnp.dtype(dtype), key)
+
+
+def _init(model: Learner, num_features: int, dtype: Any, key: Any) -> State:
+    return model.init(num_features, dtype, key=key)
+
+
+# Run once, it need not be fast: unoptimised it compiles in a third of the time.
+_initial = jax.jit(
+    _init,
+    static_argnames=("num_features", "dtype"),
+    compiler_options={"xla_backend_optimization_level": 0},
+)
 
 
 def scan(

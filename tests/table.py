@@ -67,6 +67,10 @@ NESTED = {
     "span boosting": jb.baselines.SpanBoosting(jb.SGD(0.1), 3),
     "hull boosting": jb.baselines.HullBoosting(jb.Newton(0.99, 0.1), 3),
     "bagging": jb.baselines.bagging(jb.Newton(0.99, 0.1), 3),
+    "self-tuning": jb.SelfTuning(jb.SGD(0.1)),
+    "booster of self-tuning": jb.boost(
+        jb.SelfTuning(jb.SGD(0.1)), 3, target_mse=0.2, mode=jb.DataReuse(2)
+    ),
     "literal": jb.bnm_wu(3, target_mse=0.2, forgetting=0.99, ridge=0.1, literal=True),
 }
 

@@ -8,12 +8,19 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parent.parent / "experiments"
-GUIDES = ("sweeps.md", "fleets.md")
+GUIDES = ("sweeps.md", "fleets.md", "tuning.md", "real_stream.md", "from_other_libraries.md")
+NEEDED = {
+    "real_stream.md": ("pyarrow",),
+    "from_other_libraries.md": ("padasip", "river", "sklearn"),
+}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 @pytest.mark.parametrize("name", GUIDES)
-def test_examples_run(name):
+def test_examples_run(name, monkeypatch, tmp_path):
+    for library in NEEDED.get(name, ()):
+        pytest.importorskip(library)
+    monkeypatch.chdir(tmp_path)
     found = doctest.testfile(str(FOLDER / name), module_relative=False, optionflags=FLAGS)
     assert found.failed == 0 and found.attempted > 5
 

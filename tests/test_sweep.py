@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost import engine, extras, jobs, many, sweep_plots
+from jboost import chains, engine, jobs, many, sweep_plots
 from jboost.results import Table
 from jboost.sweep import SweepInterrupted, sweep
 
@@ -82,6 +82,17 @@ def test_structures_compile_once_each_and_lengths_share_a_run(compiled):
         np.testing.assert_allclose(mse, jb.mse(choose(**point), xs, ds, KEYS[0]), rtol=1e-4)
     assert table["kind"].tolist() == ["WU"] * 4 + ["RU"] * 4
     assert table["m"].tolist() == [1, 1, 6, 6] * 2
+
+
+def test_a_shared_chain_is_one_kernel_and_long_lists_of_lengths_are_split():
+    models = [make_wu.func(m, target_mse=0.3, step_size=0.1) for m in range(1, 12)]
+    one, other = chains.share(models)
+    assert one.members == tuple((k,) for k in range(8)) and len(other.members) == 3
+    xs, ds = data()
+    _, trace = jb.run(other.model, xs, ds)
+    assert trace.prediction.shape == (60, 3)
+    if jax.__version_info__ >= engine.FIRST_TESTED:
+        assert engine.last().form == "kernel", engine.last().reason
 
 
 def test_lengths_share_where_the_combiner_learns():
@@ -368,7 +379,6 @@ def test_progress_is_said(capsys, monkeypatch):
     assert "sweep: 2 of 2 runs" in capsys.readouterr().err
     sweep(make_wu, {"step_size": [0.1, 0.2]}, xs, ds)
     assert capsys.readouterr().err == ""
-    assert extras.MissingExtra  # no extra is needed for any of it
 
 
 def test_it_compiles_for_accelerators():

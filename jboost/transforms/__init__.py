@@ -8,14 +8,17 @@ from jboost.transforms.maps import (
     Polynomial,
     RandomFourier,
 )
+from jboost.transforms.held import Held
 from jboost.transforms.missing import Impute
 from jboost.transforms.moments import Moments
 from jboost.transforms.scale import Range, Scale
-from jboost.transforms.target import ScaledState, ScaleTarget
+from jboost.transforms.select import Select, SelectState
+from jboost.transforms.target import ScaleAlike, ScaledState, ScaleTarget
 
 __all__ = [
     "Bias",
     "FourierState",
+    "Held",
     "Impute",
     "Lags",
     "LagsState",
@@ -24,7 +27,10 @@ __all__ = [
     "RandomFourier",
     "Range",
     "Scale",
+    "ScaleAlike",
     "ScaleTarget",
     "ScaledState",
+    "Select",
+    "SelectState",
     "Transform",
 ]

@@ -84,6 +84,16 @@ class Moments(NamedTuple):
         """m and s."""
         return self.mean.total, self.deviation.total
 
+    def place(self, x: Array, clip: Any) -> Array:
+        """How many deviations x lies from the mean, at most ``clip``."""
+        m, s = self.frame
+        return standardised(x - m, s, clip)
+
+    def value(self, place: Array, clip: Any) -> Array:
+        """What lies there."""
+        m, s = self.frame
+        return m + s * jnp.clip(place, -clip, clip)
+
     def _guide(self, x: Array) -> Moments:
         """These moments, or those of the last value alone where the earlier ones misled."""
         gap = jnp.abs(x - self.last)

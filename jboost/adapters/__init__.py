@@ -1,0 +1,1 @@
+"""jboost as others expect a regressor: :mod:`.sklearn` and :mod:`.river`."""

@@ -1,0 +1,240 @@
+"""A model fed from Python, sample by sample or in batches, at the price of few compiled calls.
+
+What is learned goes on a list first, and is learned when somebody looks (at a prediction, at the
+state) or when the list is full. A prediction is one more sample on the list, without an answer. So
+a prediction and the learning before it are one call, and everything is done by one program:
+
+    for each row (x, d, weight) of a list: predict x; learn it, if it has an answer
+
+It makes no difference to the numbers, to the last bit, whether samples come one by one or together.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jboost import engine
+from jboost.learners.base import Learner, State
+from jboost.numerics import usable
+from jboost.packing import Packing
+from jboost.run import initial, scan
+from jboost.template import template
+
+# Rows a program is compiled for: the list of single samples, and what batches are cut to. A batch
+# of few rows is cut to lists, as to compile another program would take longer.
+SHORT, LONG = 16, 1024
+FEW = 16 * SHORT
+NO_ROW = -1.0  # in place of a weight
+
+
+class _Kind(NamedTuple):
+    """All that a program depends on besides numbers; what is packed is a model and its state."""
+
+    packing: Packing
+    num_features: int
+    impl: str | None
+    form: str
+
+
+class Feed:
+    """A model with a state that changes: what the adapters are made of.
+
+    On a CPU about half the time of a single call is the way to another thread and back, which JAX
+    takes for all but the smallest programs. A process that lives by single calls can save it with
+    ``jax.config.update("jax_cpu_enable_async_dispatch", False)``, before anything is computed.
+
+    Args:
+      model: any learner.
+      num_features: the width of x.
+      key: a ``jax.random.key``, for models that draw.
+
+    >>> import jboost as jb
+    >>> feed = Feed(jb.NLMS(step_size=1.0, epsilon=0.0), 2)
+    >>> feed.learn([1.0, 0.0], 3.0)
+    >>> feed.predict([2.0, 5.0])
+    6.0
+    """
+
+    def __init__(self, model: Learner, num_features: int, key: Any = None):
+        dtype = jnp.result_type(float).name
+        self._begin(model, num_features, dtype, key, initial(model, num_features, dtype, key))
+
+    @property
+    def state(self) -> State:
+        """What the model has learned."""
+        self._learn_listed()
+        return self._kind.packing.unpack(self._words)[1]
+
+    def learn(self, x: Any, d: float, weight: float = 1.0) -> None:
+        """Learn one sample: nothing, where d is NaN or the weight zero."""
+        if not weight >= 0:
+            raise ValueError(f"weight must be a number >= 0; got {weight!r}")
+        self._put(x, d, weight)
+        if self._count == SHORT - 1:  # a prediction has room behind
+            self._learn_listed()
+
+    def predict(self, x: Any) -> float:
+        """The estimate for one x."""
+        self._put(x, np.nan, 0.0)
+        return float(self._go_through_list()[-1])
+
+    def learn_many(self, xs: Any, ds: Any, weights: Any = None) -> None:
+        """Learn samples, (n, r) and (n,), in their order."""
+        self._learn_listed()
+        weights = np.ones(len(xs)) if weights is None else np.asarray(weights)
+        if not (weights >= 0).all():
+            raise ValueError(f"weights must be numbers >= 0; got {weights!r:.200}")
+        self._advance(np.column_stack([xs, ds, weights]))
+
+    def predict_many(self, xs: Any) -> np.ndarray:
+        """The estimates for many x, (n, r)."""
+        self._learn_listed()
+        return self._advance(np.column_stack([xs, np.full(len(xs), np.nan), np.zeros(len(xs))]))
+
+    def grow(self, num_features: int) -> None:
+        """Take wider x from now on, the new columns in front of those there were.
+
+        The parts of the state that depend on the width begin as they would have begun, with what
+        was learned in their last places, where it belongs: what transforms add to x, as a bias,
+        comes last. A model that then predicts something else begins anew, with a warning.
+        """
+        old, added = self.state, num_features - self.num_features
+        new = initial(self.model, num_features, self._dtype, self._key)
+        probe = np.linspace(-1.0, 1.0, self.num_features)
+        before = self.predict(probe)
+        rest = (self.model, num_features, self._dtype, self._key)
+        self._begin(*rest, jax.tree.map(_in_last_places, new, old))
+        after = self.predict([0.0] * added + [*probe])
+        if not np.isclose(before, after, rtol=1e-3, atol=1e-3):
+            text = f"a state of {type(self.model).__name__} cannot grow: the model begins anew"
+            warnings.warn(text, stacklevel=2)
+            self._begin(*rest, new)
+
+    def __getstate__(self) -> dict[str, Any]:
+        words = None if self._key is None else np.asarray(jax.random.key_data(self._key))
+        return {
+            "model": self.model,
+            "num_features": self.num_features,
+            "dtype": self._dtype,
+            "key": (words, self._kind.impl),
+            "state": [np.asarray(leaf) for leaf in jax.tree.leaves(self.state)],
+        }
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        words, impl = kept["key"]
+        key = None if words is None else jax.random.wrap_key_data(words, impl=impl)
+        model, width, dtype = kept["model"], kept["num_features"], kept["dtype"]
+        structure = jax.tree.structure(template(model, width, dtype, key))
+        self._begin(model, width, dtype, key, structure.unflatten(kept["state"]))
+
+    def _begin(self, model: Learner, width: int, dtype: str, key: Any, state: State) -> None:
+        self.model, self.num_features = model, width
+        self._key, self._dtype = key, dtype
+        self._list = np.zeros((SHORT, width + 2), dtype)
+        self._list[:, -1] = NO_ROW
+        self._count = 0
+        both = jax.tree.map(jnp.asarray, (model, state))
+        impl = None if key is None else str(jax.random.key_impl(key))
+        few = jnp.zeros((2, width), dtype), jnp.zeros(2, dtype)
+        form = engine.plan_for(scan, model, both[1], *few, key, None).form
+        self._kind = _Kind(Packing.of(both), width, impl, form)
+        self._key_data = None if key is None else jax.random.key_data(key)
+        self._words = _packed(self._kind.packing, both)
+        self._programs: dict[int, Callable[..., Any]] = {}  # to look one up by its kind is slow
+
+    def _put(self, x: Any, d: float, weight: float) -> None:
+        with np.errstate(all="ignore"):  # beyond float32 is infinite, and skipped
+            row = self._list[self._count]
+            row[:-2] = x
+            row[-2], row[-1] = d, weight
+        self._count += 1
+
+    def _learn_listed(self) -> None:
+        if self._count:
+            self._go_through_list()
+
+    def _go_through_list(self) -> np.ndarray:
+        made = self._run(self._list)[: self._count]
+        self._list[: self._count, -1] = NO_ROW
+        self._count = 0
+        return made
+
+    def _advance(self, rows: np.ndarray) -> np.ndarray:
+        """Run the program over many rows; returns the predictions."""
+        length = SHORT if len(rows) <= FEW else LONG
+        given = np.zeros((length, self.num_features + 2), self._dtype)
+        estimates = []
+        for start in range(0, len(rows), length):
+            part = rows[start : start + length]
+            with np.errstate(all="ignore"):
+                given[: len(part)] = part
+            given[len(part) :, -1] = NO_ROW
+            estimates.append(self._run(given)[: len(part)])
+        return np.concatenate(estimates)
+
+    def _run(self, rows: np.ndarray) -> np.ndarray:
+        """One call of the program. It waits for the result: the rows may be overwritten then."""
+        program = self._programs.get(len(rows))
+        if program is None:
+            program = self._programs[len(rows)] = _program(self._kind, len(rows))
+        self._words, estimates, _ = program(self._words, self._key_data, rows)
+        return np.asarray(estimates)
+
+
+_packed = jax.jit(Packing.pack, static_argnums=0)
+
+
+@functools.lru_cache(maxsize=1024)
+def _program(kind: _Kind, length: int) -> Callable[..., Any]:
+    """The program for a kind of model, compiled at its first call."""
+    r = kind.num_features
+
+    def advance(words: Any, key_data: Any, rows: Any) -> Any:
+        model, state = kind.packing.unpack(words)
+        key = None if key_data is None else jax.random.wrap_key_data(key_data, impl=kind.impl)
+        weights = rows[:, r + 1]
+
+        def more(carried: tuple[Any, ...]) -> Any:
+            i, _, _ = carried
+            weight = jax.lax.dynamic_index_in_dim(weights, i, keepdims=False)
+            return (i < length) & (weight >= 0)
+
+        def step(carried: tuple[Any, ...]) -> tuple[Any, ...]:
+            i, state, estimates = carried
+            row = jax.lax.dynamic_index_in_dim(rows, i, keepdims=False)
+            x, d, weight = row[:r], row[r], row[r + 1]
+            estimate = model.predict(state, x)
+            after = jax.lax.cond(
+                usable(d) & (weight > 0),
+                lambda state: model.update(state, x, d, weight=weight, key=key),
+                lambda state: state,
+                state,
+            )
+            return i + 1, after, jax.lax.dynamic_update_index_in_dim(estimates, estimate, i, 0)
+
+        start = (jnp.zeros((), jnp.int32), state, jnp.zeros(length, rows.dtype))
+        _, state, estimates = jax.lax.while_loop(more, step, start)
+        return kind.packing.pack((model, state)), estimates
+
+    def kernel(words: Any, key_data: Any, rows: Any) -> Any:
+        made, (_, corner, _) = engine.one_kernel(advance, words, key_data, rows)
+        return *made, corner  # the key may be for ``init`` alone; the others are used for certain
+
+    if kind.form == "kernel":
+        return jax.jit(kernel, compiler_options=engine.OPTIONS)
+    return jax.jit(lambda *operands: (*advance(*operands), None))
+
+
+def _in_last_places(new: Any, old: Any) -> Any:
+    """An array with a smaller one in its last places, along every axis."""
+    if new.shape == old.shape:
+        return old
+    places = (slice(n - m, n) for n, m in zip(new.shape, old.shape, strict=True))
+    return new.at[tuple(places)].set(old)

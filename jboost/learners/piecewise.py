@@ -1,0 +1,324 @@
+"""A tree of regions, grown online, with a learner in each: estimates that are piecewise linear.
+
+| letter | name       | meaning                                                        |
+|--------|------------|----------------------------------------------------------------|
+| f_k    |            | the estimate of the k-th node on the path of x; f_0 is a mean  |
+| g_k    |            | the estimate of what lies below: node k, mixed with its subtree |
+| w_k    |            | the share of the subtree, σ(odds)                              |
+| n      | `mass`     | how much a node has learned from                               |
+| ε      | `error`    | the mean absolute error of f_k over the last WINDOW samples    |
+
+Nodes are numbered as in a heap: 1 is the root, 2i and 2i + 1 the children of i; 0, above the root,
+is the mean of the targets so far. All arrays are as large as the whole tree from the start.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jboost import checks
+from jboost.learners import splits
+from jboost.learners.base import Learner, Number, State, model, repeated, static
+from jboost.learners.newton import Newton
+from jboost.numerics import dtype_of, known, usable
+
+FADE = 0.99  # odds forget all but the last hundred samples of a region, so that they can turn
+LOW, HIGH = -3.0, 10.0  # odds in nats; a subtree that is of no use keeps a share of 5 %
+STEP = 2.0  # nats; one sample changes the odds by no more, so that an outlier decides nothing
+WINDOW = 500.0  # samples of a node's mean error: follows a learner that still improves
+EARLY = 20.0  # samples, before which a mean error is not one to clip by
+RARE = 5.0  # mean errors; what is beyond counts as that much
+REACH = 3.0  # standard deviations of the parent's error; a child corrects by no more
+SMALLEST = 1e-15  # of a standard deviation: 1/σ² stays finite in float32
+
+DEEPEST = 12  # 8,192 learners; a deeper tree is a mistake more often than a wish
+
+
+class TreeState(NamedTuple):
+    """Arrays by node: N = 2^(depth + 1) of them, of which the first N/2 may be split."""
+
+    learners: State  # (N, …)
+    mean: Array  # of the targets: f_0
+    mass: Array  # (N,)
+    error: Array  # (N,)
+    choice: Array  # (N/2,) which cut a node is split at, input · cuts + number; −1: it is a leaf
+    threshold: Array  # (N/2,) where it is split: x > threshold goes right
+    scale: Array  # (N/2, r) what its children's inputs are multiplied by
+    odds: Array  # (N/2,) for what lies below a node, in nats
+    search: splits.Search  # (N/2, …)
+
+
+class _Look(NamedTuple):
+    """The path of one input, from the mean at 0 to depth + 1."""
+
+    nodes: Array
+    active: Array  # whether the tree has grown that far
+    inputs: Array  # (depth + 1, r + 1) what the learners of the path see, from the root on
+    rows: State
+    f: Array
+    below: Array  # g_1 … g_(depth+1)
+    estimate: Array  # g_0
+
+
+@model
+class PiecewiseLinear(Learner):
+    """Regions of a binary tree over the inputs, split online where that helps, a learner in each.
+
+    A node's learner sees (s∘x, 1) and learns what its parent leaves, so that a new region starts
+    as its parent and pays only for what is different in it:
+
+        f_1 = h_1(x, 1),    f_k = f_(k−1) + clip(h_k(s∘x, 1), ±3σ_(k−1))
+
+    All nodes on the path of x learn. The estimate mixes them as context trees do, each node with
+    its subtree by odds that are the faded gain, in nats, of the one over the other:
+
+        g_k = f_k + w_k (g_(k+1) − f_k),    w_k = 1/(1 + exp(−l_k)),
+        l_k ← 0.99 l_k + ½ ((d − f_k)² − (d − g_(k+1))²)/σ_k²
+
+    so that a split that does not help, or no longer does, costs little. A leaf is split, for good,
+    at the best of the quantiles of its own samples once a change of slope or level there gains
+    more than ``evidence`` nats beyond the logarithm of the number of places looked at (see
+    :mod:`jboost.learners.splits`); s, in [0.03, 1], is small for inputs whose slope did not change.
+
+    Every region has a level of its own, so x needs no constant for that. A sample's mass is its
+    weight, at most 1. With r inputs and C cuts a step costs O(depth) updates of the learner and
+    O(r² C) for the search, and the state holds 2^depth (2r² + O(r² C)) numbers.
+
+    On the first 8,192 samples of two real sets, scaled to [−1, 1], the mean squared error at depth
+    5 is .081 on puma8nh (a linear learner with a constant: .136) and .0027 on mv (.041).
+    A linear stream costs up to 3 % more than its learner alone. Splits are not taken back: after a
+    change of the stream the regions learn anew, and only what lies below the leaves can be split.
+
+    Stability: that of the learner; what the tree adds is bounded by 3σ of the errors a level.
+
+    Args:
+      depth: how often a region may be split again, 1 to 12; at most 2^depth regions.
+      learner: any learner. Its state starts afresh in each region.
+      evidence: ≥ 0, in nats; a stream without anything to split is split at a leaf with a
+        probability of about e^−evidence.
+      cuts: C ≥ 1, the candidates an input.
+      grace: ≥ 1, how many samples place a region's candidates before evidence is counted.
+
+    Reference: F. Willems, Y. Shtarkov, T. Tjalkens, The context-tree weighting method, 1995.
+
+    >>> import jboost as jb, numpy as np
+    >>> x = np.random.default_rng(0).uniform(-1, 1, (1000, 2)).astype(np.float32)
+    >>> d = np.abs(x[:, 1])
+    >>> state, trace = jb.run(PiecewiseLinear(1), x, d)
+    >>> int(state.choice[1]) // 7  # the input at which the root is split
+    1
+    >>> bool(np.mean((trace.prediction - d) ** 2) < 0.5 * jb.mse(Newton(), x, d))
+    True
+    """
+
+    depth: int = static()
+    learner: Learner = Newton()
+    evidence: Number = 6.0
+    cuts: int = static(default=7)
+    grace: int = static(default=50)
+
+    def __post_init__(self) -> None:
+        depth = checks.whole("depth", self.depth, at_least=1)
+        if depth > DEEPEST:
+            raise ValueError(
+                f"depth must be at most {DEEPEST}, as every level doubles the state; got {depth}"
+            )
+        advice = "a learner such as jb.Newton() or jb.SGD(0.1)"
+        checks.instance("learner", self.learner, Learner, advice)
+        evidence = checks.number("evidence", self.evidence, at_least=0)
+        for name, value in (
+            ("depth", depth),
+            ("evidence", evidence),
+            ("cuts", checks.whole("cuts", self.cuts, at_least=1)),
+            ("grace", checks.whole("grace", self.grace, at_least=1)),
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def needs_key(self) -> bool:
+        return self.learner.needs_key
+
+    @property
+    def takes_missing(self) -> bool:
+        return self.learner.takes_missing
+
+    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> TreeState:
+        dtype = dtype_of(dtype)
+        N = 2 ** (self.depth + 1)
+
+        def make(key: Any) -> State:
+            return self.learner.init(num_features + 1, dtype, key=key)
+
+        keys = self._keys(key, jnp.arange(N, dtype=jnp.int32))
+        search = splits.start(num_features, self.cuts, dtype)
+        return TreeState(
+            learners=jax.vmap(make, axis_size=N)(keys),
+            mean=jnp.zeros((), dtype),
+            mass=jnp.zeros(N, dtype),
+            error=jnp.zeros(N, dtype),
+            choice=jnp.full(N // 2, -1, jnp.int32),
+            threshold=jnp.zeros(N // 2, dtype),
+            scale=jnp.ones((N // 2, num_features), dtype),
+            odds=jnp.zeros(N // 2, dtype),
+            search=jax.tree.map(lambda a: jnp.broadcast_to(a, (N // 2, *a.shape)), search),
+        )
+
+    def predict(self, state: TreeState, x: Any) -> Array:
+        return self._look(state, x).estimate
+
+    def update(
+        self,
+        state: TreeState,
+        x: Any,
+        d: Any,
+        *,
+        weight: Number = 1.0,
+        repeats: Any = 1,
+        key: Any = None,
+    ) -> TreeState:
+        def once(_: Any, state: TreeState) -> TreeState:
+            return self._update_once(state, x, d, weight, key)
+
+        return repeated(once, state, repeats)
+
+    def info(self, state: TreeState, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
+        """region: the number of the leaf that x is in; regions: how many leaves there are."""
+        del d, key
+        nodes, active = self._path(state, known(x, state.mean.dtype))
+        leaf = jnp.sum(active.astype(jnp.int32)) - 1
+        return {"region": nodes[leaf], "regions": 1 + jnp.sum(state.choice >= 0, dtype=jnp.int32)}
+
+    def _keys(self, key: Any, nodes: Array) -> Any:
+        if key is None or not self.needs_key:
+            return None
+        return jax.vmap(jax.random.fold_in, (None, 0))(key, nodes)
+
+    def _path(self, state: TreeState, x: Array) -> tuple[Array, Array]:
+        """The nodes from 0 to a deepest one, and which of them the tree has grown to."""
+        right = x[jnp.maximum(state.choice, 0) // self.cuts] > state.threshold
+        node, grown = jnp.ones((), jnp.int32), jnp.ones((), bool)
+        nodes, active = [jnp.zeros((), jnp.int32), node], [grown, grown]
+        for _ in range(self.depth):
+            grown = grown & (_row(state.choice, node) >= 0)
+            node = 2 * node + _row(right, node).astype(jnp.int32)
+            nodes.append(node)
+            active.append(grown)
+        return jnp.stack(nodes), jnp.stack(active)
+
+    def _look(self, state: TreeState, x: Any) -> _Look:
+        dtype = state.mean.dtype
+        x = jnp.asarray(x, dtype)
+        nodes, active = self._path(state, known(x, dtype))
+        above = nodes[:-1]
+        scaled = state.scale[above] * x[None, :]
+        inputs = jnp.concatenate([scaled, jnp.ones((self.depth + 1, 1), dtype)], axis=1)
+        rows = jax.tree.map(lambda a: a[nodes[1:]], state.learners)
+        h = jax.vmap(self.learner.predict)(rows, inputs)
+        limit = REACH * splits.SIGMA * state.error[above]
+        correction = jnp.concatenate([h[:1], jnp.clip(h[1:], -limit[1:], limit[1:])])
+        f = jnp.cumsum(jnp.where(active[1:], correction, 0))
+        f = jnp.concatenate([state.mean[None], f])
+        w = jnp.where(active[1:], jax.nn.sigmoid(state.odds[above]), 0)
+        below, estimate = [], f[-1]
+        for k in reversed(range(self.depth + 1)):
+            below.append(estimate)
+            estimate = f[k] + w[k] * (estimate - f[k])
+        return _Look(nodes, active, inputs, rows, f, jnp.stack(below[::-1]), estimate)
+
+    def _update_once(self, state: TreeState, x: Any, d: Any, weight: Number, key: Any) -> TreeState:
+        dtype = state.mean.dtype
+        x, d, weight = (jnp.asarray(a, dtype) for a in (x, d, weight))
+        ok = usable(d) & (weight > 0)
+        if not self.takes_missing:
+            ok = ok & jnp.all(usable(x))
+        d = jnp.where(ok, d, 0)
+        look = self._look(state, x)
+        nodes, f = look.nodes, look.f
+        m = jnp.where(look.active & ok, jnp.minimum(weight, 1), 0)
+        learners = self._learn(state, look, jnp.where(ok, d, jnp.nan), weight, key)
+
+        n, error = state.mass[nodes], state.error[nodes]
+        e = d - f
+        limit = jnp.where(n > EARLY, RARE * error, jnp.inf)
+        share = m / jnp.maximum(jnp.minimum(n + m, WINDOW), SMALLEST)
+        size = jnp.minimum(jnp.abs(e), limit)
+        mean = state.mean + share[0] * jnp.clip(e[0], -limit[0], limit[0])
+
+        unit = jnp.where(error > 0, 1 / jnp.maximum(splits.SIGMA * error, SMALLEST), 0)
+        # Clipped before they are squared: the difference of two overflows would be NaN.
+        a, b = (jnp.clip(v * unit[:-1], -1e6, 1e6) for v in (e[:-1], d - look.below))
+        gain = jnp.clip((a * a - b * b) / 2, -STEP, STEP)
+        odds = state.odds[nodes[:-1]]
+        odds = jnp.clip(odds + m[1:] * (gain - (1 - FADE) * odds), LOW, HIGH)
+
+        state = state._replace(
+            learners=learners,
+            mean=mean,
+            mass=_put_path(state.mass, nodes, n + m),
+            error=_put_path(state.error, nodes, error + share * (size - error)),
+            odds=_put_path(state.odds, nodes[:-1], odds),
+        )
+        return self._split(state, look, known(x, dtype), e * unit, m[0])
+
+    def _learn(self, state: TreeState, look: _Look, d: Array, weight: Array, key: Any) -> State:
+        """The learners after those on the path have learned what their parents leave of d."""
+        parents = jnp.concatenate([jnp.zeros_like(look.f[:1]), look.f[1:-1]])  # none for the root
+        targets = jnp.where(look.active[1:], d - parents, jnp.nan)
+
+        def learn(row: State, x: Array, d: Array, key: Any) -> State:
+            return self.learner.update(row, x, d, weight=weight, key=key)
+
+        rows = jax.vmap(learn)(look.rows, look.inputs, targets, self._keys(key, look.nodes[1:]))
+        learners = state.learners
+        for k in range(self.depth + 1):
+            learners = _put(learners, look.nodes[k + 1], _row(rows, jnp.asarray(k, jnp.int32)))
+        return learners
+
+    def _split(self, state: TreeState, look: _Look, x: Array, e: Array, mass: Array) -> TreeState:
+        """One sample's evidence at the leaf, which is split if that is enough."""
+        leaf = jnp.sum(look.active.astype(jnp.int32)) - 1
+        may = (leaf <= self.depth) & (mass > 0)
+        place = jnp.minimum(leaf, self.depth)
+        node = _row(look.nodes, place)
+        r = x.shape[0]
+        enough = jnp.asarray(self.evidence, x.dtype) + math.log(r * self.cuts * (r + 1))
+
+        def seek(search: splits.Search) -> tuple[Any, ...]:
+            search = splits.add(search, x, _row(e, place), mass, self.grace)
+            gain, cut, scales = splits.best(search)
+            return search, gain > enough, cut, search.cuts.reshape(-1)[cut], scales
+
+        def rest(search: splits.Search) -> tuple[Any, ...]:
+            zero = jnp.zeros((), jnp.int32)
+            return search, jnp.zeros((), bool), zero, jnp.zeros_like(mass), jnp.ones_like(x)
+
+        old = _row(state.search, node)
+        search, do, choice, threshold, scale = jax.lax.cond(may, seek, rest, old)
+        here = do & (jnp.arange(state.choice.shape[0], dtype=jnp.int32) == node)
+        return state._replace(
+            choice=jnp.where(here, choice, state.choice),
+            threshold=jnp.where(here, threshold, state.threshold),
+            scale=jnp.where(here[:, None], scale[None, :], state.scale),
+            search=_put(state.search, node, search),
+        )
+
+
+def _row(tree: Any, i: Array) -> Any:
+    return jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, i, keepdims=False), tree)
+
+
+def _put(tree: Any, i: Array, row: Any) -> Any:
+    return jax.tree.map(lambda a, b: jax.lax.dynamic_update_index_in_dim(a, b, i, 0), tree, row)
+
+
+def _put_path(values: Array, nodes: Array, new: Array) -> Array:
+    """``values`` with those of a path's nodes replaced, one a level: a choice, not a scatter."""
+    levels = [new[:1], *(jnp.broadcast_to(new[k], (2 ** (k - 1),)) for k in range(1, len(new)))]
+    on = [nodes[:1], *(jnp.broadcast_to(nodes[k], (2 ** (k - 1),)) for k in range(1, len(new)))]
+    here = jnp.arange(values.shape[0], dtype=jnp.int32) == jnp.concatenate(on)
+    return jnp.where(here, jnp.concatenate(levels), values)

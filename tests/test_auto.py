@@ -1,0 +1,210 @@
+"""auto: it runs on anything, at once, in any units, and what it reports adds up."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jboost as jb
+from jboost.auto import Seeded, auto, experts
+from jboost.transforms.subsets import SubsetFourier
+
+SIZE = 12  # random features: the smallest that still learns a curve
+T = 600
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plain():
+    """One kernel of so many parts takes several times as long to compile as it saves here."""
+    jb.engine.use("plain")
+    yield
+    jb.engine.use("auto")
+
+
+def curved(seed, rows=T, r=3):
+    """d = sin(2 x₁) + x₁ x₂ + noise of 0.1; the other columns do not matter."""
+    rng = np.random.default_rng(seed)
+    xs = rng.standard_normal((rows, r)).astype(np.float32)
+    ds = np.sin(2 * xs[:, 0]) + xs[:, 0] * xs[:, 1] + 0.1 * rng.standard_normal(rows)
+    return xs, ds.astype(np.float32)
+
+
+def run(xs, ds, **options):
+    """A run of whatever length as one of T rows: each length would be compiled anew."""
+    rows = len(ds)
+    xs = np.concatenate([xs, np.full((T - rows, xs.shape[1]), np.nan, np.float32)])
+    ds = np.concatenate([ds, np.full(T - rows, np.nan, np.float32)])
+    state, trace = jb.run(auto(SIZE), xs, ds, **options)
+    return state, np.asarray(trace.prediction)[:rows]
+
+
+@pytest.fixture(scope="module")
+def clean():
+    xs, ds = curved(0)
+    return xs, ds, run(xs, ds)[1]
+
+
+def late(prediction, ds, keep=slice(T // 2, None)):
+    return float(np.mean(np.square(prediction - ds)[keep]))
+
+
+def test_it_runs_without_a_key_and_always_the_same(clean):
+    xs, ds, prediction = clean
+    np.testing.assert_array_equal(run(xs, ds)[1], prediction)
+
+
+def test_another_key_is_another_draw(clean):
+    xs, ds, prediction = clean
+    other = run(xs, ds, key=jax.random.key(7))[1]
+    assert np.abs(other - prediction).max() > 1e-3
+    assert late(other, ds) < 2 * late(prediction, ds)
+
+
+def test_it_learns_what_a_linear_learner_cannot(clean):
+    xs, ds, prediction = clean
+    linear = jb.run(jb.Newton(), xs, ds)[1].prediction
+    assert late(prediction, ds) < 0.6 * late(np.asarray(linear), ds)
+
+
+def test_it_is_near_the_best_of_its_experts(clean):
+    xs, ds, prediction = clean
+    _, trace = jb.run(auto(SIZE), xs, ds, observe=observe)
+    each = np.mean(np.square(np.asarray(trace.observed["e"]))[T // 2 :], axis=0)
+    assert each.shape == (len(experts(SIZE)),)
+    assert late(prediction, ds) < 1.1 * each.min() * ds.var()
+
+
+def observe(state, info):
+    return {"e": info.e, "z": info.z}
+
+
+def test_the_units_of_the_stream_do_not_matter(clean):
+    xs, ds, prediction = clean
+    units, offsets = np.float32([1e-4, 1.0, 1e3]), np.float32([0.0, 5.0, -2e3])
+    other = run(xs * units + offsets, 1e4 * ds - 300)[1]
+    assert late((other + 300) / 1e4, ds) < 1.05 * late(prediction, ds)
+
+
+def test_it_is_sensible_from_the_first_samples():
+    xs, ds = curved(1)
+    _, prediction = run(xs, 100 + ds)
+    assert prediction[0] == 0
+    assert np.abs(prediction[1:] - 100).max() < 6 * ds.std()
+    assert np.mean(np.square(prediction[1:50] - 100 - ds[1:50])) < 2 * ds.var()
+
+
+@pytest.mark.parametrize("where", ["x", "d"])
+def test_gross_outliers_do_little_harm(clean, where):
+    xs, ds, _ = clean
+    bad = np.random.default_rng(2).random(T) < 0.01
+    wild_xs = np.where(bad[:, None] & (where == "x"), 100 * xs, xs)
+    wild_ds = np.where(bad & (where == "d"), 100 * ds, ds)
+    _, hit = run(wild_xs, wild_ds)
+    good = ~bad & (np.arange(T) >= T // 2)
+    assert np.isfinite(hit).all()
+    assert late(hit, ds, good) < 0.5 * ds.var()
+
+
+def test_missing_and_absurd_numbers_leave_it_finite(clean):
+    xs, ds, _ = clean
+    xs, ds = xs.copy(), ds.copy()
+    rng = np.random.default_rng(3)
+    xs[rng.random(xs.shape) < 0.1] = np.nan
+    xs[5], ds[7], ds[8] = 1e30, np.inf, np.nan
+    state, prediction = run(xs, ds)
+    assert np.isfinite(prediction).all()
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state))
+    assert late(prediction[300:], ds[300:], slice(None)) < 0.6 * np.nanvar(ds[300:])
+
+
+@pytest.mark.parametrize("column", ["duplicate", "constant", "code"])
+def test_a_column_that_adds_nothing_costs_little(clean, column):
+    xs, ds, prediction = clean
+    idle = {"duplicate": xs[:, 0], "constant": np.full(T, 7.0), "code": np.sign(xs[:, 0])}[column]
+    more = np.column_stack([xs[:, :2], idle]).astype(np.float32)  # the third did not matter
+    assert late(run(more, ds)[1], ds) < 1.35 * late(prediction, ds)
+
+
+def test_it_follows_a_change():
+    rng = np.random.default_rng(4)
+    xs = rng.standard_normal((T, 3)).astype(np.float32)
+    first, then = xs @ np.float32([1, -2, 0.5]), xs @ np.float32([-1, 1, 2])
+    ds = np.where(np.arange(T) < 250, first, then) + 0.3 * rng.standard_normal(T)
+    squared = np.square(run(xs, ds.astype(np.float32))[1] - ds)
+    assert squared[450:].mean() < 2 * squared[150:250].mean()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 10])
+def test_few_rows(rows):
+    xs, ds = curved(5, rows)
+    assert np.isfinite(run(xs, ds)[1]).all()
+
+
+def test_a_run_can_be_cut_and_kept(tmp_path, clean):
+    xs, ds, prediction = clean
+    state, head = run(xs[:200], ds[:200])
+    jb.save(tmp_path / "auto.npz", auto(SIZE), state)
+    model, state, _ = jb.load(tmp_path / "auto.npz")
+    assert jax.tree.structure(model) == jax.tree.structure(auto(SIZE))
+    _, tail = run(xs[200:], ds[200:], state=state)
+    np.testing.assert_array_equal(np.concatenate([head, tail]), prediction)
+
+
+@pytest.mark.slow
+def test_many_streams_at_once():
+    pairs = [curved(seed, 40) for seed in (6, 7)]
+    xs, ds = (np.stack(part) for part in zip(*pairs, strict=True))
+    both = jax.vmap(lambda x, d: jb.run(auto(SIZE), x, d)[1].prediction)(xs, ds)
+    alone = run(xs[1], ds[1])[1]
+    np.testing.assert_allclose(both[1], alone, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.slow
+def test_its_error_has_a_gradient():
+    xs, ds = curved(8, 60)
+    slopes = jax.grad(lambda model: jb.mse(model, xs, ds))(auto(SIZE))
+    leaves = jax.tree.leaves(slopes)
+    assert all(np.isfinite(leaf).all() for leaf in leaves)
+    assert any(np.abs(leaf).max() > 0 for leaf in leaves)
+
+
+def test_the_experts_are_named_alike_at_every_size():
+    assert list(experts("small")) == list(experts("large"))
+    assert auto("small").learner.learner.learner.m == len(experts("small"))
+
+
+@pytest.mark.parametrize("size", ["huge", 0, 1.5])
+def test_a_wrong_size_says_so(size):
+    with pytest.raises((TypeError, ValueError), match="size"):
+        auto(size)
+
+
+def test_seeded_takes_the_key_it_is_given_first():
+    model = jb.boost(jb.SGD(0.1), 3, target_mse=0.1, mode=jb.RandomUpdate())
+    xs, ds = curved(9, 50)
+    for key in (jax.random.key(0), jax.random.key(1)):
+        given = jb.run(Seeded(model), xs, ds, key=key)[1].prediction
+        np.testing.assert_array_equal(given, jb.run(model, xs, ds, key=key)[1].prediction)
+    unseen = jb.run(Seeded(model, seed=1), xs, ds)[1].prediction
+    np.testing.assert_array_equal(unseen, given)
+
+
+def test_subsets_have_the_columns_and_lengths_asked_for():
+    fourier = SubsetFourier(4000, columns=2.5, shortest=1.0, longest=1.0)
+    W = np.asarray(fourier.init(20, key=jax.random.key(0)).W)
+    q = (W != 0).sum(axis=1)
+    assert set(q) == {2, 3}
+    assert np.mean(q) == pytest.approx(2.5, abs=0.05)
+    np.testing.assert_allclose((W != 0).mean(axis=0), 2.5 / 20, atol=0.03)
+    # Σ_j w_ij² has the mean 1/ℓ² whatever q.
+    assert np.mean(np.sum(W**2, axis=1)) == pytest.approx(1.0, abs=0.08)
+
+
+def test_subsets_of_all_columns_make_the_gaussian_kernel():
+    fourier = SubsetFourier(20_000, shortest=1.5, longest=1.5)
+    state = fourier.init(2, key=jax.random.key(1))
+    a, b = jnp.array([0.3, -0.5]), jnp.array([-0.4, 0.9])
+    u, v = (fourier.apply(state, x)[2:] for x in (a, b))
+    distance = float(jnp.sum(jnp.square(a - b)))
+    assert float(u @ v) == pytest.approx(np.exp(-distance / (2 * 2 * 1.5**2)), abs=0.03)
+    np.testing.assert_array_equal(fourier.apply(state, a)[:2], a)

@@ -1,0 +1,229 @@
+"""The tree of regions: where it splits, what that gains, what it costs where there is nothing."""
+
+import functools
+import os
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jboost as jb
+from jboost.learners.piecewise import PiecewiseLinear
+
+KEY = jax.random.key(0)
+
+
+# Most streams have one size and most trees one depth, so that they compile once.
+T, R = 3000, 3
+TREE = PiecewiseLinear(3)
+
+
+def uniform(length=T, width=R, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.uniform(-1, 1, (length, width)).astype(np.float32), rng
+
+
+def mse(model, x, d, last=None):
+    _, trace = jb.run(model, x, np.float32(d), KEY)
+    error = np.asarray(trace.prediction, float) - d
+    return float(np.mean(error[-last:] ** 2 if last else error**2))
+
+
+def inputs_split(state, cuts=7):
+    return [int(choice) // cuts for choice in state.choice if choice >= 0]
+
+
+def test_a_step_is_split_at_its_input_and_its_place():
+    x, rng = uniform()
+    d = np.where(x[:, 1] > 0.25, 2.0, -1.0) + 0.1 * rng.normal(size=len(x))
+    state, trace = jb.run(TREE, x, np.float32(d))
+    assert int(state.choice[1]) // TREE.cuts == 1
+    assert abs(float(state.threshold[1]) - 0.25) < 0.15  # candidates are about 0.25 apart
+    # Away from the step the two levels are right: the tree needs no constant among the inputs.
+    for at, level in ((0.8, 2.0), (-0.8, -1.0)):
+        estimate = TREE.predict(state, jnp.array([0.3, at, -0.5]))
+        assert float(estimate) == pytest.approx(level, abs=0.2)
+    assert mse(jb.Newton(), x, d) > 4 * np.mean((trace.prediction - d)[500:] ** 2)
+
+
+def test_slopes_that_change_without_a_change_of_level_are_found():
+    """d = sign(x₂) x₀: the mean of d is zero on both sides of every cut."""
+    x, _ = uniform()
+    d = np.sign(x[:, 2]) * x[:, 0]
+    state, trace = jb.run(TREE, x, d)
+    assert int(state.choice[1]) // TREE.cuts in (0, 2)
+    assert np.mean((trace.prediction - d)[-500:] ** 2) < 0.2 * np.mean(d**2)
+
+
+@pytest.mark.parametrize("learner", [jb.Newton(), jb.SGD(0.05)], ids=["Newton", "SGD"])
+def test_a_linear_stream_is_not_split_and_costs_little(learner):
+    model = PiecewiseLinear(3, learner)
+    trees, alone = [], []
+    for seed in range(3):
+        x, rng = uniform(seed=seed)
+        d = x @ [1.0, -0.5, 0.0] + 0.3 * rng.normal(size=len(x))
+        state, trace = jb.run(model, x, np.float32(d))
+        assert inputs_split(state) == [] or isinstance(learner, jb.SGD)
+        trees.append(np.mean((trace.prediction - d) ** 2))
+        alone.append(mse(learner, x, d))
+    assert np.mean(trees) < 1.05 * np.mean(alone)
+
+
+def scaled(name):
+    if "JBOOST_DATA" not in os.environ:
+        pytest.skip("needs the data sets")
+    arrays = []
+    for a in jb.datasets.load(name):
+        a = np.asarray(a, float)
+        low, high = a.min(0), a.max(0)
+        a = 2 * (a - low) / np.where(high > low, high - low, 1) - 1
+        arrays.append(a[:8192].astype(np.float32))
+    return arrays
+
+
+@pytest.mark.parametrize(("name", "times"), [("mv", 3.0), ("puma8nh", 1.3)])
+def test_real_streams_gain(name, times):
+    x, d = scaled(name)
+    with_level = np.hstack([x, np.ones_like(x[:, :1])])  # the tree has levels: so has the line
+    assert mse(jb.Newton(), with_level, d) > times * mse(PiecewiseLinear(5), x, d)
+
+
+def test_inputs_that_do_not_matter_cost_at_most_half():
+    wide, narrow = [], []
+    for seed in range(2):
+        x, rng = uniform(8192, 32, seed)
+        three = x[:, [3, 17, 29]]
+        a, b, c = three.T
+        d = np.where(a > 0.2, b, -c) + 0.1 * rng.normal(size=len(x))
+        wide.append(mse(TREE, x, d))
+        narrow.append(mse(TREE, three, d))
+    assert np.mean(wide) < 1.5 * np.mean(narrow)
+
+
+def test_a_stream_that_changes_is_followed():
+    """The step moves to another input, upside down, when the tree has long been settled."""
+    x, rng = uniform()
+    noise = 0.1 * rng.normal(size=T)
+    before, after = np.sign(x[:, 0]) + noise, noise - np.sign(x[:, 1])
+    errors = {}
+    for model in (PiecewiseLinear(3, jb.Newton(0.995)), jb.Newton(0.995)):
+        state, _ = jb.run(model, x, np.float32(before))
+        _, trace = jb.run(model, x, np.float32(after), state=state)
+        errors[type(model)] = np.mean((trace.prediction - after)[-1000:] ** 2)
+    assert errors[PiecewiseLinear] < 0.85 * errors[jb.Newton]
+
+
+BOOSTER = jb.boost(jb.SGD(0.1), 3, target_mse=0.05, mode=jb.RandomUpdate())
+
+
+@pytest.mark.parametrize("learner", [jb.SGD(0.1), BOOSTER], ids=["SGD", "booster"])
+def test_any_learner_gains_from_regions(learner):
+    x, rng = uniform()
+    d = np.abs(x[:, 0]) - 0.5 + 0.05 * rng.normal(size=T)
+    assert mse(PiecewiseLinear(3, learner), x, d, last=1000) < 0.5 * mse(learner, x, d, last=1000)
+
+
+SMALL = PiecewiseLinear(2, jb.Newton(0.99, 0.1), evidence=0.0, cuts=3, grace=5)
+
+
+STEP = jax.jit(SMALL.update)
+
+
+@functools.cache
+def settled():
+    x, _ = uniform(200, 2)
+    return jb.run(SMALL, x, np.abs(x[:, 0]), KEY)[0]
+
+
+@pytest.mark.parametrize(
+    ("x", "d", "weight"),
+    [
+        ([0.5, 0.1], np.nan, 1.0),
+        ([0.5, 0.1], np.inf, 1.0),
+        ([0.5, 0.1], 1e15, 1.0),
+        ([np.nan, 0.1], 0.5, 1.0),
+        ([0.5, -1e30], 0.5, 1.0),
+        ([0.5, 0.1], 0.5, 0.0),
+    ],
+)
+def test_a_sample_that_is_none_leaves_every_bit(x, d, weight):
+    state = settled()
+    assert inputs_split(state, SMALL.cuts)  # bits of a tree that has grown
+    x = jnp.asarray(x, jnp.float32)
+    chex.assert_trees_all_equal(STEP(state, x, d, weight=weight), state)
+    assert np.isfinite(SMALL.predict(state, x))
+
+
+def test_repeats_are_that_many_updates():
+    state = settled()
+    x = jnp.array([0.7, -0.2])
+    many = state
+    for n in range(3):
+        once = STEP(state, x, 0.9, weight=0.7, repeats=jnp.asarray(n, jnp.int32))
+        chex.assert_trees_all_close(once, many, rtol=1e-5, atol=1e-6)
+        if n == 0:
+            chex.assert_trees_all_equal(once, state)
+        many = STEP(many, x, 0.9, weight=0.7)
+
+
+@pytest.mark.parametrize("mode", [jb.DataReuse(2), jb.RandomUpdate()], ids=["reuse", "random"])
+def test_boosted_trees_are_cut_and_resumed_bit_for_bit(mode):
+    x, _ = uniform(256, 2)
+    d = np.abs(x[:, 0])
+    model = jb.boost(SMALL, 3, target_mse=1e-3, mode=mode)
+    whole, trace = jb.run(model, x, d, KEY)
+    part, first = jb.run(model, x[:128], d[:128], KEY)
+    part, second = jb.run(model, x[128:], d[128:], KEY, part)
+    chex.assert_trees_all_equal(part, whole)
+    together = jnp.concatenate([first.prediction, second.prediction])
+    chex.assert_trees_all_equal(together, trace.prediction)
+
+
+def test_outliers_do_not_move_the_tree():
+    x, rng = uniform()
+    d = x @ [1.0, 0.5, 0.0] + 0.1 * rng.normal(size=T)
+    d[rng.random(T) < 0.01] += 1e4  # one in a hundred is damaged
+    state, _ = jb.run(PiecewiseLinear(3, jb.SGD(1e-3)), x, np.float32(d))
+    assert inputs_split(state) == []
+    assert float(state.mean) < 100
+
+
+def test_the_error_is_differentiable_in_the_settings_of_the_learner():
+    x, _ = uniform(200, 2)
+    d = np.abs(x[:, 0])
+
+    def loss(step_size):
+        model = PiecewiseLinear(2, jb.SGD(step_size), evidence=0.0, cuts=3, grace=5)
+        return jb.mse(model, x, d)
+
+    h = 1e-3
+    slope = float(jax.grad(loss)(jnp.float32(0.05)))
+    finite = float(loss(0.05 + h) - loss(0.05 - h)) / (2 * h)
+    assert np.isfinite(slope) and slope == pytest.approx(finite, rel=0.3)
+
+
+def test_what_is_reported_is_the_region():
+    state = settled()
+    info = SMALL.info(state, jnp.array([0.9, 0.0]), 0.0)
+    assert int(info["regions"]) == 1 + len(inputs_split(state, SMALL.cuts))
+    other = SMALL.info(state, jnp.array([-0.9, 0.0]), 0.0)
+    assert int(info["region"]) != int(other["region"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"depth": 0}, "depth must be a whole number >= 1; got 0"),
+        ({"depth": 2.5}, "depth must be a whole number >= 1; got 2.5"),
+        ({"depth": 40}, "at most 12, as every level doubles the state; got 40"),
+        ({"depth": 2, "learner": "newton"}, "a learner such as jb.Newton.*got 'newton'"),
+        ({"depth": 2, "evidence": -1.0}, "evidence >= 0; got -1.0"),
+        ({"depth": 2, "cuts": 0}, "cuts must be a whole number >= 1; got 0"),
+        ({"depth": 2, "grace": 0}, "grace must be a whole number >= 1; got 0"),
+    ],
+)
+def test_errors_say_what_is_wanted(settings, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        PiecewiseLinear(**settings)

@@ -1,0 +1,253 @@
+"""Sources: whatever the stream comes in, the model sees the same numbers."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import jboost as jb
+from jboost import sources
+from jboost.columns import Column, Columns, DataError, bucket
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("narwhals")
+
+T = 120
+RNG = np.random.default_rng(4)
+TABLE = RNG.normal(size=(T, 3)).astype(np.float32)
+WORDS = RNG.choice(["red", "green", "blue"], size=T).tolist()
+A, B, Y = TABLE.T.tolist()
+RECORDS = [
+    {"a": a, "b": b, "word": word, "y": y} for a, b, word, y in zip(A, B, WORDS, Y, strict=True)
+]
+
+
+def joined(source: Any, position: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    blocks = list(source(position))
+    return np.concatenate([x for x, _ in blocks]), np.concatenate([d for _, d in blocks])
+
+
+def expected() -> np.ndarray:
+    """By hand: two columns of numbers, and four indicators."""
+    places = np.array([bucket("word", word, 4) for word in WORDS])
+    return np.column_stack([TABLE[:, :2], places[:, None] == np.arange(4)]).astype(np.float32)
+
+
+def made(kind: str, folder: Path) -> Any:
+    columns = {"a": A, "b": B, "word": WORDS, "y": Y}
+    match kind:
+        case "pandas":
+            return pytest.importorskip("pandas").DataFrame(columns)
+        case "polars":
+            return pytest.importorskip("polars").DataFrame(columns)
+        case "pyarrow":
+            return pa.table(columns)
+        case "categories":
+            frame = pytest.importorskip("pandas").DataFrame(columns)
+            return frame.astype({"word": "category"})
+        case "tables":
+            return [pa.table(columns)[:50], pa.table(columns)[50:]]
+        case "dicts":
+            return RECORDS
+        case "generator":
+            return (row for row in RECORDS)
+        case "rows":
+            return [tuple(row.values()) for row in RECORDS]
+    pytest.importorskip("pyarrow.csv").write_csv(pa.table(columns), folder / "data.csv")
+    return folder / "data.csv"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["pandas", "polars", "pyarrow", "categories", "tables", "dicts", "generator", "rows", "csv"],
+)
+@pytest.mark.parametrize("position", [0, 70])
+def test_all_forms_are_the_same_stream(kind: str, position: int, tmp_path: Path) -> None:
+    names: Any = {"names": ["a", "b", "word", "y"]} if kind == "rows" else {}
+    block = {} if kind == "csv" else {"block": 32}
+    source = sources.read(made(kind, tmp_path), "y", buckets=4, **block, **names)
+    assert source.columns.names == ["a", "b", "word#0", "word#1", "word#2", "word#3"]
+    x, d = joined(source, position)
+    assert x.dtype == np.float32
+    np.testing.assert_array_equal(x, expected()[position:])
+    np.testing.assert_array_equal(d, TABLE[position:, 2])
+
+
+def test_arrays_and_memory_maps(tmp_path: Path) -> None:
+    np.save(tmp_path / "t", TABLE)
+    mapped = np.load(tmp_path / "t.npy", mmap_mode="r")
+    for source in (
+        sources.read(mapped, "y", names=["a", "b", "y"], block=50),
+        sources.read(TABLE[:, :2], TABLE[:, 2], block=50),
+        sources.read(TABLE, "3", block=50),
+        sources.read(TABLE[:, [2, 1, 0]], names=list("yba"), columns=Columns("y", (Column("a"),
+                     Column("b")))),
+    ):  # fmt: skip
+        for position in (0, 60):
+            x, d = joined(source, position)
+            np.testing.assert_array_equal(x, TABLE[position:, :2])
+            np.testing.assert_array_equal(d, TABLE[position:, 2])
+    assert sources.read(TABLE, "3", drop=["1"]).columns.names == ["2"]
+    with pytest.raises(DataError, match=r"the array has 120 rows.*had seen 121"):
+        list(sources.read(TABLE, "3")(121))
+
+
+def test_a_source_is_what_run_stream_takes() -> None:
+    model = jb.bnm_wu(3, target_mse=0.1, forgetting=0.99, ridge=0.1)
+    stream = jb.run_stream(model, sources.read(RECORDS, "y", buckets=4, block=32)).finish()
+    state, _ = jb.run(model, expected(), TABLE[:, 2])
+    for one, other in zip(jax.tree.leaves(stream.state), jax.tree.leaves(state), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_run_goes_on_with_columns_in_another_order(tmp_path: Path) -> None:
+    model, path = jb.SGD(0.05), tmp_path / "run"
+    frame = pa.table({"a": A, "b": B, "y": Y})
+    whole = jb.run_stream(model, sources.read(frame, "y")).finish()
+    first = sources.read(frame[:70], "y")
+    jb.run_stream(model, first, checkpoint=path).finish()
+    kept = Columns.from_dict(first.columns.as_dict())
+    other = sources.read(frame.select(["y", "b", "a"]), columns=kept)
+    again = jb.run_stream(model, other, checkpoint=path, resume=True).finish()
+    np.testing.assert_array_equal(again.state.w, whole.state.w)
+    with pytest.raises(DataError, match="the table has no column 'b'"):
+        jb.run_stream(model, sources.read(frame.drop(["b"]), columns=kept)).finish()
+
+
+def test_hashed_text_is_the_same_wherever_it_stands() -> None:
+    one = joined(sources.read(RECORDS, "y", buckets=8))[0]
+    back = joined(sources.read(RECORDS[::-1], "y", buckets=8, block=7))[0][::-1]
+    np.testing.assert_array_equal(one, back)
+    assert (one[:, 2:].sum(axis=1) == 1).all()
+    # Two columns with the same words do not share their buckets' meaning.
+    assert {bucket("a", w, 1000) for w in WORDS} != {bucket("b", w, 1000) for w in WORDS}
+
+
+def test_buckets_are_evenly_used() -> None:
+    counts = np.bincount([bucket("c", str(i), 16) for i in range(16_000)], minlength=16)
+    assert abs(counts - 1000).max() < 5 * np.sqrt(1000)
+
+
+def test_codes_and_orders() -> None:
+    rows = [{"code": 7, "size": "s", "y": 1}, {"code": 9, "size": "l", "y": 2}]
+    columns = {"category": ["code"], "ordinal": {"size": ["s", "m", "l"]}, "buckets": 4}
+    source = sources.read(rows, "y", **columns)
+    x, _ = joined(source)
+    np.testing.assert_array_equal(np.flatnonzero(x[0, :4]), [bucket("code", "7", 4)])
+    np.testing.assert_array_equal(x[:, 4], [0, 2])
+    rows.append({"code": 1, "size": "xl", "y": 2})
+    with pytest.raises(
+        DataError, match="row 3 of the stream: 'xl' in the column 'size' is none of s"
+    ):
+        list(sources.read(rows, "y", **columns))
+
+
+THREE = [{"a": 1, "y": 2}] * 3
+BAD = [
+    {"a": 1.0, "word": "p", "y": 1.0},
+    {"a": None, "word": "p", "y": 2.0},
+    {"a": 3.0, "word": None, "y": 3.0},
+    {"a": float("inf"), "word": "p", "y": 4.0},
+    {"a": 5.0, "word": "p", "y": None},
+    {"a": 1e16, "word": "p", "y": 6.0},
+]
+
+
+def test_missing_values_are_kept_skipped_or_refused() -> None:
+    kept_x, kept_d = joined(sources.read(BAD, "y", buckets=2))
+    assert np.isnan(kept_x[1, 0]) and np.isnan(kept_x[2, 1:]).all() and np.isinf(kept_x[3, 0])
+    np.testing.assert_array_equal(kept_d, [1, 2, 3, 4, np.nan, 6])
+    _, d = joined(sources.read(BAD, "y", buckets=2, missing="skip"))
+    np.testing.assert_array_equal(d, [1, np.nan, np.nan, np.nan, np.nan, np.nan])
+    stream = jb.run_stream(jb.SGD(0.1), sources.read(BAD, "y", buckets=2)).finish()
+    assert (stream.position, stream.skipped) == (6, 5)
+    for first, words in [
+        (1, "row 1 of the stream: the value of 'a' is missing"),
+        (2, "row 1 of the stream: the value of 'word#0' is missing"),
+        (3, "row 1 of the stream: the value of 'a' inf is beyond 1e15"),
+        (4, "row 1 of the stream: the value of 'y' is missing"),
+        (5, r"row 1 of the stream: the value of 'a' 1e\+16 is beyond 1e15"),
+    ]:
+        with pytest.raises(DataError, match=words):
+            columns = sources.read(BAD, "y", buckets=2).columns
+            list(sources.read(BAD[first:], columns=columns, missing="raise"))
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        (3, TypeError, "data must be a path, a table, an array, or an iterable"),
+        ([], DataError, "the stream has no rows"),
+        ([1, 2], TypeError, "a row must be a dict or a sequence; got 1"),
+        ([*THREE, {"b": 1}], DataError, "row 4 .* column 'b', which the first"),
+        (
+            [*THREE, {"a": "x"}],
+            DataError,
+            "row 4 of the stream: 'x' in the column",
+        ),
+        ([*THREE, (1, 2)], DataError, "row 4 .* of another kind than the first"),
+        ([{"a": [1], "y": 2}], DataError, "'a' holds list"),
+        ([{"a": datetime.date(2020, 1, 1), "y": 2}], DataError, "holds dates or times"),
+        ([{"a": 1, "y": 2}, {"a": "x", "y": 2}], DataError, "values of several kinds in 'a'"),
+        (np.ones((2, 2, 2)), ValueError, r"data must have shape \(T, r\)"),
+        (np.array([["a", "b"]]), TypeError, "data must hold real numbers"),
+        (np.ones((3, 2)), DataError, "the array has no column 'y'"),
+    ],
+)
+def test_what_cannot_be_read_is_named(data: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        list(sources.read(data, "y", block=None if isinstance(data, np.ndarray) else 2))
+
+
+def test_options_that_make_no_sense_together() -> None:
+    columns = sources.read(RECORDS, "y").columns
+    with pytest.raises(ValueError, match="columns say what is read; give no drop"):
+        sources.read(RECORDS, columns=columns, drop=["a"])
+    with pytest.raises(TypeError, match="delimiter is for text files; got list"):
+        sources.read(RECORDS, "y", delimiter=";")
+    with pytest.raises(TypeError, match="target must be the name of a column; got 3"):
+        sources.read(RECORDS, 3)
+    with pytest.raises(ValueError, match=r"target must be .*shape \(120,\)"):
+        sources.read(TABLE, np.ones(4))
+    once = sources.read((row for row in RECORDS), "y")
+    list(once)
+    with pytest.raises(ValueError, match="an iterator, which can be gone through only once"):
+        list(once)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        None,
+        [],
+        {"target": "y", "inputs": []},
+        {"target": "y", "inputs": [{"name": "a"}]},
+        {"target": 3, "inputs": [{"name": "a", "kind": "number", "buckets": 0, "values": []}]},
+        {"target": "y", "inputs": [{"name": "a", "kind": "code", "buckets": 0, "values": []}]},
+        {"target": "y", "inputs": [{"name": "a", "kind": "hashed", "buckets": 0, "values": []}]},
+        {"target": "y", "inputs": [{"name": "a", "kind": "ordinal", "buckets": 0, "values": [1]}]},
+    ],
+)
+def test_columns_of_a_file_are_checked(kept: Any) -> None:
+    with pytest.raises(DataError, match="jboost has written"):
+        Columns.from_dict(kept)
+
+
+def test_columns_say_what_they_become() -> None:
+    said = [
+        str(Column("a")),
+        str(Column("b", "hashed", buckets=4)),
+        str(Column("c", "ordinal", values=("lo", "hi"))),
+        str(Column("d", "boolean")),
+    ]
+    assert said == [
+        "a",
+        "b (text, hashed to 4 columns)",
+        "c (ordinal: lo < hi)",
+        "d (true or false)",
+    ]
