@@ -139,11 +139,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--quick", action="store_true", help="60,000 rows instead of 2 million")
     parser.add_argument("--rows", type=int, metavar="N", help="rows of the files")
-    parser.add_argument(
-        "--inline",
-        action="store_true",
-        help="single samples with JAX's asynchronous dispatch on the CPU switched off",
-    )
     parser.add_argument("--only", choices=["files", "singles"], help="one of the two")
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="where results go")
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
@@ -151,10 +146,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.measure:
         print(json.dumps(measure(args.measure)))
         return
-    if args.inline:
-        import jax
-
-        jax.config.update("jax_cpu_enable_async_dispatch", False)
     rows = args.rows or (60_000 if args.quick else 2_000_000)
     parts: dict[str, Callable[[], Any]] = {
         "singles": lambda: singles(300 if args.quick else 1000),

@@ -265,6 +265,7 @@ def costs(record: Record) -> str:
 
 def blocks(records: dict[str, Record]) -> dict[str, str]:
     """Every marked block of the pages by its name."""
+    import accuracy_table
     import combiner_tables as more  # which are made of the pieces of this file
     import common
     import speed_table
@@ -287,6 +288,7 @@ def blocks(records: dict[str, Record]) -> dict[str, str]:
         "claims": lambda: claims.table(records),
         "defects": lambda: defects.listing(records["theory"]["results"]),
         # Times are those of a quiet machine: of the record, whatever else is run again.
+        "accuracy": lambda: accuracy_table.accuracy(common.load("accuracy")),
         "speed": lambda: speed_table.speed(common.load("speed")),
         "tuning": lambda: tuning_table.verdicts(common.load("tuning")),
         "self-tuning": lambda: tuning_table.self_tuning(common.load("tuning")),

@@ -108,7 +108,7 @@ class Function(Network):
       start: ``start(key, num_features) -> params``, ``start(key)``, or the params themselves,
         which need no key.
 
-    >>> net = Function(lambda params, x: params["w"] @ x, {"w": [1.0, 2.0]})
+    >>> net = Function(lambda params, x: params["w"] @ x, {"w": jnp.array([1.0, 2.0])})
     >>> float(net.apply(net.init(2, jnp.float32, None), jnp.ones(2)))
     3.0
     """
@@ -126,7 +126,7 @@ class Function(Network):
         if _required(self.start) > 2:
             raise TypeError(
                 "init_params must be a function of (key, num_features) or of (key), or the params "
-                f"themselves; got {self.start!r:.100}, which takes {_required(self.start)} arguments"
+                f"themselves; got one that takes {_required(self.start)} arguments"
             )
 
     @property

@@ -45,7 +45,7 @@ class Refined(Learner):
 
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(1000)
-    >>> experts = [jb.Newton(beta) for beta in (1.0, 0.99, 0.9)]
+    >>> experts = [jb.SGD(0.1), jb.SGD(0.5), jb.Newton(0.9)]
     >>> mixed = jb.boost(experts, target_mse=0.1, dependence=0.0, combiner=Refined())
     >>> bool(jb.mse(mixed, xs, ds) < min(jb.mse(one, xs, ds) for one in experts))
     True
@@ -59,7 +59,9 @@ class Refined(Learner):
 
     def __post_init__(self) -> None:
         for name, example in (("mix", "BOA()"), ("correction", "Newton()"), ("judge", "MLPoly()")):
-            part = checks.instance(name, getattr(self, name), Learner, f"a learner such as {example}")
+            part = checks.instance(
+                name, getattr(self, name), Learner, f"a learner such as {example}"
+            )
             # What is left over has no mean to start from: w starts at 0, whatever learns it.
             object.__setattr__(self, name, part if name == "correction" else from_mean(part))
 

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parent.parent / "experiments"
-GUIDES = ("sweeps.md", "fleets.md", "tuning.md", "real_stream.md", "from_other_libraries.md")
+GUIDES = (
+    "auto.md",
+    "sweeps.md",
+    "fleets.md",
+    "tuning.md",
+    "real_stream.md",
+    "from_other_libraries.md",
+)
 NEEDED = {
     "real_stream.md": ("pyarrow",),
     "from_other_libraries.md": ("padasip", "river", "sklearn"),

@@ -8,10 +8,7 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
-
 import jboost as jb
-from jboost import demo
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -66,18 +63,3 @@ def test_it_gives_the_two_commands_and_the_citation():
     (citation,) = blocks("bibtex")
     for word in ("Kari", "Khan", "Ciftci", "Kozat", "1601.00549", "2016"):
         assert word in citation
-
-
-@pytest.mark.slow
-def test_its_table_is_what_the_demo_finds():
-    found = {(row.algorithm, row.combiner): row for row in demo.compare()}
-    rows = re.findall(r"^\| (B?(?:SGD|NM)(?:-\w\w)?) \|(.*)\|$", README, flags=re.MULTILINE)
-    assert {name for name, _ in rows} == {name for name, _ in found}
-    for name, cells in rows:
-        lam, updates, *errors = (float(cell) for cell in cells.split("|"))
-        for combiner, mse, ratio in zip(("NSGD", "RLS"), errors[::2], errors[1::2], strict=True):
-            row = found.get((name, combiner)) or found[name, "none"]
-            assert row.mean_lam == pytest.approx(lam, abs=2e-3)
-            assert row.updates == pytest.approx(updates, rel=5e-3)
-            assert row.mse == pytest.approx(mse, rel=5e-3)
-            assert row.ratio == pytest.approx(ratio, rel=5e-3)

@@ -172,6 +172,61 @@ def test_columns_that_are_rarely_anything_keep_their_scale():
     assert late_error(pipeline(Scale(), Bias(), jb.Newton()), xs, ds) < 1.3 * NOISE**2
 
 
+# Units that hold
+
+
+def test_held_units_hold_once_there_are_any():
+    """The first eight samples have no x′; the units of the ninth are those of the last."""
+    xs = np.random.default_rng(0).normal(3.0, 2.0, (400, 2)).astype(np.float32)
+    seen = walk(Scale("held"), xs)
+    assert np.isnan(seen[:8]).all() and np.isfinite(seen[8:]).all()
+    slope = np.diff(seen[8:], axis=0) / np.diff(xs[8:], axis=0)
+    np.testing.assert_allclose(slope, np.broadcast_to(slope[:1], slope.shape), rtol=1e-2)
+    assert 0.2 < slope[0, 0] < 2  # about 1/2, and need not be more than that
+
+
+def test_a_cubic_in_held_units_is_exact():
+    """The Duffing map is a cubic: in units that move, what was learned is wrong ever after."""
+    xs, ds = (np.asarray(a) for a in jb.streams.duffing(1500))
+    late = {}
+    for kind in ("held", "moments"):
+        scale = Scale(kind, clip=10.0)
+        cubic = pipeline(scale, Polynomial(3), Bias(), jb.Newton(0.999, ridge=0.01))
+        prediction = np.asarray(jb.run(ScaleTarget(cubic, scale), xs[:, :2], ds)[1].prediction)
+        late[kind] = np.mean((prediction - ds)[500:] ** 2) / np.var(ds)  # both wings were seen
+    assert late["held"] < 1e-4 < 1e-2 < late["moments"]
+
+
+def test_units_are_replaced_when_they_are_clearly_wrong():
+    rng = np.random.default_rng(0)
+    xs = rng.normal(size=(600, 1)).astype(np.float32)
+    xs[300:] *= 100  # an s within ten times is kept, and no more
+    scale = Scale("held", forgetting=0.95)
+    held = [walked(scale, scale.init(1), xs[:n], np.zeros(n, np.float32))[0] for n in (300, 600)]
+    assert held[0].unit < 3 and 10 < held[1].unit < 300
+    late = walk(scale, xs)[-100:]
+    assert 0.05 < np.std(late) < 20
+
+
+def test_a_column_that_changes_late_gets_its_units_then():
+    xs = np.full((300, 2), 7.0, np.float32)
+    xs[:, 1] = np.random.default_rng(0).normal(size=300)
+    xs[200:, 0] += 1e-3 * xs[200:, 1]
+    seen = walk(Scale("held"), xs)
+    assert (seen[8:200, 0] == 0).all()
+    assert np.isfinite(seen[200:]).all() and 0.1 < np.std(seen[250:, 0]) < 11
+
+
+@pytest.mark.parametrize("absurd", [1e14, -1e14, 1e30, np.nan])
+def test_held_units_survive_absurd_values(absurd):
+    xs = np.random.default_rng(0).normal(size=(300, 1)).astype(np.float32)
+    clean = walk(Scale("held"), xs)
+    xs[50] = absurd
+    seen = walk(Scale("held"), xs)
+    assert np.isnan(seen[50]) if not abs(absurd) < 1e15 else abs(seen[50]) < 100
+    np.testing.assert_allclose(np.std(seen[100:]), np.std(clean[100:]), rtol=0.01)
+
+
 # Maps and lags
 
 

@@ -46,10 +46,6 @@ class _Kind(NamedTuple):
 class Feed:
     """A model with a state that changes: what the adapters are made of.
 
-    On a CPU about half the time of a single call is the way to another thread and back, which JAX
-    takes for all but the smallest programs. A process that lives by single calls can save it with
-    ``jax.config.update("jax_cpu_enable_async_dispatch", False)``, before anything is computed.
-
     Args:
       model: any learner.
       num_features: the width of x.

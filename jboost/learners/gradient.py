@@ -106,7 +106,8 @@ class Gradient(Learner):
         def once(_: Any, state: GradientState) -> GradientState:
             y, slope = jax.value_and_grad(self.apply.apply)(state.params, x)
             gradient = jax.tree.map(lambda leaf: (y - d) * leaf, slope)
-            step, optimizer = self.optimizer.update(gradient, state.optimizer, state.params)
+            with jax.numpy_dtype_promotion("standard"):  # optax leans on it
+                step, optimizer = self.optimizer.update(gradient, state.optimizer, state.params)
             params = jax.tree.map(lambda p, s: p + lam.astype(p.dtype) * s, state.params, step)
             after = GradientState(params, optimizer)
             finite = [jnp.all(usable(leaf)) for leaf in jax.tree.leaves((slope, params))]

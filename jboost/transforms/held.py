@@ -2,12 +2,12 @@
 
 A learner that never forgets is exact only in units that never change. So
 
-    x′ = (x − c)/u,    c ← m and u ← s    while n ≤ 8, and where |m − c| > 10u or s is not in [u/10, 10u]
+    x′ = (x − c)/u,    c ← m and u ← s    while n ≤ 8, and where |m − c| > 10u or s ∉ [u/10, 10u]
 
 and until then there is no x′ (NaN): a learner learns nothing in units that are about to change, and
 begins with the ninth sample as if it were the first. A column that changes for the first time
 later gets its units then; 0 until then, it has misled nobody. As in the moments, x counts as no
-farther from m than ``clip`` s.
+farther from m than ``clip`` s, and n fades with the forgetting γ: below 7/8 it never exceeds 8.
 """
 
 from __future__ import annotations

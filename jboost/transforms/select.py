@@ -14,7 +14,9 @@ from jboost.transforms.base import Transform
 
 SOONEST = 20  # samples before the first exchange
 CLEARLY = 2.0  # times what the weakest of the selected explains, or it stays
-BEYOND_CHANCE = 8.0  # times what a column that explains nothing seems to explain, squared deviations
+BEYOND_CHANCE = (
+    8.0  # times what a column that explains nothing seems to explain, squared deviations
+)
 
 
 class SelectState(NamedTuple):
@@ -40,7 +42,11 @@ class Select(Transform):
     relevant among many inputs; its cost does not grow with r², and its error does not with r. With
     no more columns than ``most`` nothing is left out.
 
-    Columns must be centred: put :class:`jboost.Scale` before it.
+    A column that matters only together with others, and explains nothing by itself, is not seen: a
+    tree behind it (``experiments/nonlinear.py``) misses the input it would be split at.
+
+    Columns must be centred: put :class:`jboost.Scale` before it. The learner behind it should
+    forget (``Newton(0.99)``, or any step size), as it takes a new column for the old one at first.
 
     Args:
       most: how many columns to keep, at least 1.
@@ -105,9 +111,7 @@ class Select(Transform):
         enters = _first(~selected & (score == best), everyone)
         leaves = _first(selected & (score == worst), everyone)
         exchanged = better & (n >= SOONEST) & (columns == leaves)
-        return SelectState(
-            jnp.where(exchanged, enters, columns), n, mean, power, product, square
-        )
+        return SelectState(jnp.where(exchanged, enters, columns), n, mean, power, product, square)
 
 
 def _first(where: Array, numbers: Array) -> Array:

@@ -117,8 +117,11 @@ class ScaleAlike(Learner):
         y′_k = (y_k − m)/s,    d′ = (d − m)/s    within ±c,    d̂ = m + s · combiner(y′)
 
     with the running mean m and deviation s of the target. Whatever the units of a stream, its
-    combiner sees numbers of the size of 1, and a wild estimate is one of c deviations. Unlike a
-    learner of raw inputs it loses nothing when m and s move: estimates move along.
+    combiner sees numbers of the size of 1, and a wild estimate is one of c deviations. When m and s
+    move, estimates move along and a convex mix of them stays right; to least squares, samples from
+    a time when s was smaller count for more, by 1/s², until they are forgotten.
+
+    The first two estimates are 0 and the first target, as there is no scale before.
 
     Args:
       combiner: a learner on estimates.
@@ -127,9 +130,7 @@ class ScaleAlike(Learner):
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(500)
     >>> experts = [jb.ScaleTarget(jb.pipeline(jb.Scale(), jb.NLMS(mu))) for mu in (0.1, 0.5)]
-    >>> model = jb.boost(
-    ...     experts, target_mse=0.1, dependence=0.0, combiner=jb.ScaleAlike(jb.BOA())
-    ... )
+    >>> model = jb.boost(experts, target_mse=0.1, dependence=0.0, combiner=jb.ScaleAlike(jb.BOA()))
     >>> near, far = (jb.run(model, xs, d)[1].prediction for d in (ds, 1e4 * ds + 1e6))
     >>> bool(abs((far - 1e6) / 1e4 - near)[1:].max() < 1e-2)
     True

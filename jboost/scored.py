@@ -1,0 +1,94 @@
+"""A learner that keeps its own score while it runs."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jboost import checks, metrics
+from jboost.learners.base import Learner, Number, State, model
+from jboost.numerics import usable
+
+
+class ScoredState(NamedTuple):
+    """The metrics so far, and the learner."""
+
+    metrics: State
+    learner: State
+
+
+@model
+class Scored(Learner):
+    """A learner and metrics of the predictions that it made before it learned.
+
+    ``scores(state)`` has their values; a run's ``info`` reports those before the sample, as
+    ``scores``. Being part of the state, they go on where a run was cut. A sample that is not
+    learned, because of its x or d, its weight or repeats of 0, does not count; one that is repeated
+    counts once.
+
+    Args:
+      learner: any learner.
+      metrics: a metric, or a pytree of them; none that looks at an interval.
+
+    >>> import jboost as jb
+    >>> from jboost.metrics import MSE, R2
+    >>> xs, ds = jb.streams.duffing(1000)
+    >>> model = Scored(jb.Newton(0.99), {"late": MSE(window=100), "all": R2()})
+    >>> state, _ = jb.run(model, xs, ds)
+    >>> sorted((name, round(float(one), 3)) for name, one in model.scores(state).items())
+    [('all', 0.877), ('late', 0.22)]
+    """
+
+    learner: Learner
+    metrics: Any = metrics.MSE()
+
+    def __post_init__(self) -> None:
+        checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
+        for one in jax.tree.leaves(self.metrics, is_leaf=metrics.is_metric):
+            checks.instance("metrics", one, metrics.Metric, "a metric such as MSE(), or several")
+
+    @property
+    def needs_key(self) -> bool:
+        return self.learner.needs_key
+
+    @property
+    def takes_missing(self) -> bool:
+        return self.learner.takes_missing
+
+    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> ScoredState:
+        learner = self.learner.init(num_features, dtype, key=key)
+        return ScoredState(metrics.init(self.metrics, dtype), learner)
+
+    def predict(self, state: ScoredState, x: Any) -> Array:
+        return self.learner.predict(state.learner, x)
+
+    def update(
+        self,
+        state: ScoredState,
+        x: Any,
+        d: Any,
+        *,
+        weight: Number = 1.0,
+        repeats: Any = 1,
+        key: Any = None,
+    ) -> ScoredState:
+        prediction = self.predict(state, x)
+        counts = (jnp.asarray(weight) != 0) & (jnp.asarray(repeats) != 0)
+        if not self.takes_missing:
+            counts = counts & jnp.all(usable(jnp.asarray(x, prediction.dtype)))
+        # By its target, not by a choice between states: a window would be copied at every step.
+        scored = jnp.where(counts, jnp.asarray(d, prediction.dtype), jnp.nan)
+        return ScoredState(
+            metrics.update(self.metrics, state.metrics, scored, prediction),
+            self.learner.update(state.learner, x, d, weight=weight, repeats=repeats, key=key),
+        )
+
+    def scores(self, state: ScoredState) -> Any:
+        """The value of every metric so far."""
+        return metrics.value(self.metrics, state.metrics)
+
+    def info(self, state: ScoredState, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
+        return self.learner.info(state.learner, x, d, key) | {"scores": self.scores(state)}

@@ -1,0 +1,235 @@
+"""Which samples count, and how much: weights that come with the data, and a budget for labels.
+
+:class:`WeightColumn` takes each sample's weight from a column of its x. :class:`Budget` learns some
+of the samples only, as where every answer must be paid for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jboost import checks, draws
+from jboost.learners.base import Learner, Number, State, model, static
+from jboost.learners.newton import CovarianceState, RootState
+from jboost.numerics import Sum, dtype_of, known, usable
+from jboost.products import dot, matvec, symmetric_matvec
+from jboost.transforms.base import given, kept, real
+
+
+@model
+class WeightColumn(Learner):
+    """A learner whose samples bring their weight along, in a column of x that it does not see.
+
+    The weight multiplies the ``weight`` of an update. A sample whose weight is 0 is left out: it
+    leaves the state as it was, bit for bit; one whose weight is negative or not usable is too.
+    Nothing else changes, and the state is the learner's own: a run may go on with or without it.
+
+    Args:
+      learner: any learner, on the other columns.
+      column: the place of the weights; by default −1, the last.
+
+    >>> import numpy as np
+    >>> import jboost as jb
+    >>> xs, ds = map(np.asarray, jb.streams.duffing(500))
+    >>> weights = np.where(np.arange(500) < 250, 1.0, 0.0)
+    >>> state, _ = jb.run(WeightColumn(jb.Newton()), np.column_stack([xs, weights]), ds)
+    >>> half, _ = jb.run(jb.Newton(), xs[:250], ds[:250])
+    >>> bool((state.w == half.w).all())
+    True
+    """
+
+    learner: Learner
+    column: int = static(default=-1)
+
+    def __post_init__(self) -> None:
+        checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
+        object.__setattr__(self, "column", checks.whole("column", self.column, at_least=-(2**31)))
+
+    @property
+    def needs_key(self) -> bool:
+        return self.learner.needs_key
+
+    @property
+    def takes_missing(self) -> bool:
+        return self.learner.takes_missing
+
+    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> State:
+        if num_features < 2 or not -num_features <= self.column < num_features:
+            raise ValueError(
+                "x must have a column of weights and at least one more; "
+                f"got {num_features} columns, the weights in column {self.column}"
+            )
+        return self.learner.init(num_features - 1, dtype, key=key)
+
+    def predict(self, state: State, x: Any) -> Array:
+        return self.learner.predict(state, self._split(x)[0])
+
+    def update(
+        self,
+        state: State,
+        x: Any,
+        d: Any,
+        *,
+        weight: Number = 1.0,
+        repeats: Any = 1,
+        key: Any = None,
+    ) -> State:
+        x, own = self._split(x)
+        lam = known(own, own.dtype)
+        answer = jnp.where(usable(own) & (own > 0), jnp.asarray(d, x.dtype), jnp.nan)
+        weight = jnp.asarray(weight, x.dtype) * lam
+        return self.learner.update(state, x, answer, weight=weight, repeats=repeats, key=key)
+
+    def info(self, state: State, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
+        return self.learner.info(state, self._split(x)[0], d, key)
+
+    def _split(self, x: Any) -> tuple[Array, Array]:
+        """The learner's columns, and the weight."""
+        x = real(x)
+        place = self.column % x.shape[0]
+        return jnp.concatenate([x[:place], x[place + 1 :]]), x[place]
+
+
+class BudgetState(NamedTuple):
+    """Samples so far as two words; labels used; the sum of the uncertainties; the learner."""
+
+    t: Array
+    wraps: Array
+    used: Array
+    doubt: Sum
+    learner: State
+
+
+@model
+class Budget(Learner):
+    """A learner that asks for a part of the answers, chosen before it sees them.
+
+        ask with probability min(1, ρ u/ū),    ρ the rate, u = uncertainty(state, x)
+
+    where ū is the mean of u so far. Without ``uncertainty`` every sample has probability ρ. With it
+    doubtful samples have more; where u varies so much that min(1, ·) cuts often, fewer than a part
+    ρ are asked for. A draw is a function of the key and the sample's number, so a cut run goes on
+    unchanged.
+
+    ``state.used`` is how many labels were asked for. In a run over recorded data the others are not
+    looked at. Live, ``wants(state, x, key)`` says whether to get the answer: where not, call
+    ``update`` all the same, with any number for d, so that the next sample has its own draw.
+
+    Args:
+      learner: any learner.
+      rate: ρ in (0, 1].
+      uncertainty: a function of the learner's state and x, ≥ 0, such as :func:`leverage`.
+
+    >>> import jax
+    >>> import jboost as jb
+    >>> xs, ds = jb.streams.stationary(jax.random.key(0), 2000)
+    >>> model = Budget(jb.Newton(), rate=0.1)
+    >>> state, trace = jb.run(model, xs, ds, key=jax.random.key(1))
+    >>> int(state.used), bool(jb.ase(trace.prediction, ds)[-1] < 0.1)
+    (171, True)
+    """
+
+    learner: Learner
+    rate: Number
+    uncertainty: Callable[[State, Any], Array] | None = static(default=None)
+
+    def __post_init__(self) -> None:
+        checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
+        object.__setattr__(self, "rate", checks.number("rate", self.rate, above=0, at_most=1))
+        if self.uncertainty is not None and not callable(self.uncertainty):
+            raise TypeError(
+                f"uncertainty must be a function of (state, x) or None; got {self.uncertainty!r}"
+            )
+
+    @property
+    def needs_key(self) -> bool:
+        return True
+
+    @property
+    def takes_missing(self) -> bool:
+        return self.learner.takes_missing
+
+    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> BudgetState:
+        dtype, zero = dtype_of(dtype), jnp.zeros((), jnp.uint32)
+        learner = self.learner.init(num_features, dtype, key=key)
+        return BudgetState(zero, zero, zero, Sum.zeros((), dtype), learner)
+
+    def predict(self, state: BudgetState, x: Any) -> Array:
+        return self.learner.predict(state.learner, x)
+
+    def wants(self, state: BudgetState, x: Any, key: Any) -> Array:
+        """Whether the answer to x is asked for."""
+        return self._look(state, x, key)[0]
+
+    def update(
+        self,
+        state: BudgetState,
+        x: Any,
+        d: Any,
+        *,
+        weight: Number = 1.0,
+        repeats: Any = 1,
+        key: Any = None,
+    ) -> BudgetState:
+        wanted, doubt = self._look(state, x, key)
+        d = real(d)
+        ok = usable(d)
+        if not self.takes_missing:
+            ok = ok & jnp.all(usable(real(x)))
+        learner = self.learner.update(
+            state.learner,
+            x,
+            jnp.where(ok & wanted, d, jnp.nan),
+            weight=weight,
+            repeats=repeats,
+            key=key,
+        )
+        t = state.t + 1
+        after = BudgetState(
+            t=t,
+            wraps=state.wraps + (t == 0).astype(jnp.uint32),
+            used=state.used + wanted.astype(jnp.uint32),
+            doubt=state.doubt.add(doubt),
+            learner=None,
+        )
+        before = state._replace(learner=None)
+        return kept(ok, weight, repeats, after, before)._replace(learner=learner)
+
+    def info(self, state: BudgetState, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
+        """What the learner reports, and ``asked``: whether the answer is."""
+        wanted, _ = self._look(state, x, key)
+        return self.learner.info(state.learner, x, d, key) | {"asked": wanted}
+
+    def _look(self, state: BudgetState, x: Any, key: Any) -> tuple[Array, Array]:
+        """Whether to ask, and u."""
+        dtype = state.doubt.total.dtype
+        chance, u = jnp.asarray(self.rate, dtype), jnp.ones((), dtype)
+        if self.uncertainty is not None:
+            u = jnp.asarray(self.uncertainty(state.learner, known(x, dtype)), dtype)
+            n = state.t.astype(dtype) + 2.0**32 * state.wraps.astype(dtype)
+            some = (state.doubt.total > 0) & (u >= 0)
+            ratio = u * n / jnp.where(some, state.doubt.total, 1)
+            chance = jnp.where(some, chance * ratio, chance)
+        own = jax.random.fold_in(given(key), 1)  # apart from what the learner draws with the key
+        return draws.uniform(own, (state.t, state.wraps), 1, dtype)[0] < chance, u
+
+
+def leverage(state: RootState | CovarianceState, x: Any) -> Array:
+    """xᵀP x of a Newton learner's state: how little the past says about this x.
+
+    >>> import jboost as jb
+    >>> learner = jb.Newton(ridge=1.0)
+    >>> state = learner.update(learner.init(2), jnp.array([1.0, 0.0]), 1.0)
+    >>> [round(float(leverage(state, jnp.array(x))), 3) for x in ([1.0, 0.0], [0.0, 1.0])]
+    [0.5, 1.0]
+    """
+    x = jnp.asarray(x, state.w.dtype)
+    if isinstance(state, CovarianceState):
+        return jnp.maximum(dot(x, symmetric_matvec(state.P, x)), 0)
+    f = matvec(state.T, x)
+    return dot(f, f)

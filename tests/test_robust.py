@@ -1,0 +1,199 @@
+"""Outliers, sample weights and a budget of labels."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jboost as jb
+from jboost.robust import GAUSSIAN, Huber, Median
+from jboost.weights import Budget, WeightColumn, leverage
+
+KEY = jax.random.key(6)
+
+
+def stationary(T=3000):
+    return tuple(map(np.array, jb.streams.stationary(jax.random.key(0), T)))
+
+
+def spoilt(ds, seed=1):
+    """1 % of the targets at 100 times their range, the first of all among them."""
+    out = np.random.default_rng(seed).random(len(ds)) < 0.01
+    out[0] = True
+    return np.where(out, 100 * np.ptp(ds), ds).astype(np.float32), out
+
+
+@pytest.mark.parametrize("form", ["target", "weight"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        jb.SGD(0.1),
+        jb.Newton(0.999),
+        jb.bsgd_wu(5, target_mse=0.02, step_size=0.1),
+        jb.bnm_wu(5, target_mse=0.02, forgetting=0.999, ridge=0.1),
+    ],
+    ids=["SGD", "Newton", "bsgd_wu", "bnm_wu"],
+)
+def test_outliers_cost_at_most_a_tenth(model, form):
+    xs, ds = stationary(5000)
+    bad, out = spoilt(ds)
+
+    def error(model, targets):
+        e = np.asarray(jb.run(model, xs, targets)[1].prediction) - ds
+        return np.mean(np.square(e[~out][20:]))  # the first errors are large and few
+
+    clean = error(model, ds)
+    assert error(Huber(model, form=form), bad) < 1.1 * clean
+    assert error(model, bad) > 10 * clean
+
+
+def test_for_sgd_it_is_hubers_gradient():
+    """Both forms: w + μ clip(e, ±k σ̂) x, in NumPy, given the scales that were used."""
+    xs, ds = stationary(60)
+    ds[[20, 40]] = 300.0, -300.0
+    for form in ("target", "weight"):
+        model = Huber(jb.SGD(0.1), threshold=2.0, form=form)
+        _, trace = jb.run(model, xs, ds, observe=scale_after)
+        sigma = np.concatenate([[0.0], GAUSSIAN * np.asarray(trace.observed)])
+        w, predictions = np.zeros(3), []
+        for x, d, s in zip(xs, ds, sigma, strict=False):
+            predictions.append(w @ x)
+            w = w + 0.1 * np.clip(d - w @ x, -2 * s, 2 * s) * x
+        np.testing.assert_allclose(trace.prediction, predictions, rtol=1e-4, atol=1e-5)
+
+
+def scale_after(state, info):
+    return state.scale.s
+
+
+def test_for_newton_it_is_reweighted_least_squares(x64):
+    xs, ds = stationary(80)
+    ds[[20, 40]] = 300.0, -300.0
+    model = Huber(jb.Newton(ridge=0.1, max_variance=None), form="weight")
+    state, trace = jb.run(model, xs.astype(float), ds.astype(float), observe=share)
+    lam = np.asarray(trace.observed)
+    assert lam[0] == 0 and lam[20] < 0.1 and lam[40] < 0.1 and np.median(lam) == 1
+    R = 0.1 * np.eye(3) + (xs * lam[:, None]).T @ xs
+    np.testing.assert_allclose(state.learner.w, np.linalg.solve(R, xs.T @ (lam * ds)), rtol=1e-5)
+
+
+def share(state, info):
+    return info.share
+
+
+def test_units_do_not_matter():
+    xs, ds = stationary(300)
+    bad, _ = spoilt(ds)
+    model = Huber(jb.Newton(0.99))
+    near = jb.run(model, xs, bad)[1].prediction
+    far = jb.run(model, xs, np.float32(2.0**20) * bad)[1].prediction
+    np.testing.assert_array_equal(far, np.float32(2.0**20) * near)
+
+
+@pytest.mark.parametrize("start", [1e-6, 1.0, 1e6])
+def test_the_running_median(start):
+    rng = np.random.default_rng(3)
+    sizes = np.abs(rng.normal(size=4000)).astype(np.float32)
+    sizes[2000:] *= 1000  # a change of scale
+    sizes[0] = start
+
+    @jax.jit
+    def follow(sizes):
+        def step(median, size):
+            median = median.after(size)
+            return median, median.s
+
+        return jax.lax.scan(step, Median.zeros(jnp.float32), sizes)[1]
+
+    s = np.asarray(follow(jnp.asarray(sizes)))
+    wanted = 0.6745
+    for span, scale in ((slice(40, 2000), 1), (slice(2060, 4000), 1000)):
+        assert np.all(np.abs(np.log2(s[span] / (scale * wanted))) < 1.5)
+        assert 0.9 < np.median(s[span]) / (scale * wanted) < 1.1
+
+
+def test_mostly_exact_targets_still_have_a_scale():
+    xs, ds = stationary(400)
+    ds = np.where(np.arange(400) % 10 == 0, ds, 0).astype(np.float32)
+    state, _ = jb.run(Huber(jb.SGD(1e-9)), xs, ds)
+    assert 0.5 < state.scale.s < 3.0
+
+
+def test_weights_come_from_a_column():
+    xs, ds = stationary(50)
+    weights = np.random.default_rng(0).uniform(0, 2, 50).astype(np.float32)
+    weights[[3, 4, 5, 6]] = 0.0, -1.0, np.nan, np.inf
+    learner = jb.Newton(0.99, 0.1)
+    for column, place in ((-1, 3), (1, 1)):
+        both = np.insert(xs, place, weights, axis=1)
+        state, trace = jb.run(WeightColumn(learner, column), both, ds)
+        own, predictions = learner.init(3, jnp.float32), []
+        update, predict = jax.jit(learner.update), jax.jit(learner.predict)
+        for x, d, weight in zip(xs, ds, weights, strict=True):
+            predictions.append(predict(own, x))
+            if np.isfinite(weight) and weight > 0:
+                own = update(own, x, d, weight=weight)
+        np.testing.assert_allclose(trace.prediction, predictions, rtol=1e-4, atol=1e-5)
+        chex.assert_trees_all_close(state, own, rtol=1e-3, atol=1e-5)
+
+
+def test_a_budget_is_kept_and_spent_at_random():
+    xs, ds = stationary(20000)
+    model = Budget(jb.Newton(), rate=0.05)
+    state, trace = jb.run(model, xs, ds, KEY, observe=asked)
+    drawn = np.asarray(trace.observed)
+    assert int(state.used) == drawn.sum() and abs(drawn.mean() - 0.05) < 4 * 0.0016
+    plain, _ = jb.run(jb.Newton(), xs, np.where(drawn, ds, np.nan))
+    chex.assert_trees_all_equal(state.learner, plain)
+    again, _ = jb.run(model, xs, np.where(drawn, ds, 7.0), KEY)  # what was not asked is not seen
+    chex.assert_trees_all_equal(again, state)
+    other, _ = jb.run(model, xs, ds, jax.random.key(7))
+    assert int(other.t) == 20000 and not np.array_equal(other.learner.w, plain.w)
+
+
+def asked(state, info):
+    return info.asked
+
+
+def test_doubtful_samples_are_asked_for_more():
+    rng = np.random.default_rng(0)
+    rare = rng.random(6000) < 0.05  # a direction that is seldom seen, so seldom known
+    xs = np.stack([rng.normal(size=6000), np.where(rare, 1, 0)], axis=1).astype(np.float32)
+    ds = xs @ np.array([1.0, 2.0], np.float32)
+    model = Budget(jb.Newton(forgetting=0.99), rate=0.05, uncertainty=leverage)
+    state, trace = jb.run(model, xs, ds, KEY, observe=asked)
+    drawn = np.asarray(trace.observed)
+    assert drawn[rare].mean() > 2 * drawn[~rare].mean()
+    assert 0.02 < int(state.used) / 6000 < 0.07
+
+
+def test_live_use_of_a_budget():
+    xs, ds = stationary(40)
+    model = Budget(jb.SGD(0.1), rate=0.3)
+    state = model.init(3, jnp.float32)
+    wants, update = jax.jit(model.wants), jax.jit(model.update)
+    for x, d in zip(xs, ds, strict=True):
+        answer = d if wants(state, x, KEY) else 0.0
+        state = update(state, x, answer, key=KEY)
+    recorded, _ = jb.run(model, xs, ds, KEY)
+    assert int(state.used) == int(recorded.used) and 3 < int(state.used) < 25
+    np.testing.assert_allclose(state.learner.w, recorded.learner.w, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: Huber(jb.SGD(0.1), threshold=0.0), "threshold must be"),
+        (lambda: Huber(jb.SGD(0.1), form="loss"), "form must be one of"),
+        (lambda: Huber("SGD"), "learner must be"),
+        (lambda: WeightColumn(jb.SGD(0.1), 0.5), "column must be a whole number"),
+        (lambda: WeightColumn(jb.SGD(0.1)).init(1), "column of weights and at least one more"),
+        (lambda: WeightColumn(jb.SGD(0.1), 3).init(3), "column of weights"),
+        (lambda: Budget(jb.SGD(0.1), rate=0.0), "rate must be"),
+        (lambda: Budget(jb.SGD(0.1), 0.1, uncertainty=2), "uncertainty must be a function"),
+    ],
+)
+def test_mistakes_are_named(call, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        call()
