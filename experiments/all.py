@@ -16,6 +16,7 @@ import baselines
 import combiners
 import common
 import duffing
+import nonlinear
 import parameters
 import stationary
 import table1
@@ -32,6 +33,7 @@ SCRIPTS = {
     "theory": theory,
     "combiners": combiners,
     "baselines": baselines,
+    "nonlinear": nonlinear,
 }
 PAGES = (
     common.HERE / "README.md",

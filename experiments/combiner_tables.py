@@ -61,3 +61,26 @@ def related(record: Record) -> str:
     line = run_line(record, "rows", "m", "data")
     note = "Predictions clipped to the range ±1; bold: below the learner alone, clipped too."
     return f"{line} {note}\n\n{markdown(head, rows)}"
+
+
+def requirements(record: Record) -> str:
+    """What the non-linear parts were to reach, and what they do."""
+    rows = [
+        [line["what"], f"{line['sign']} {line['wanted']:g}", short(line["got"]),
+         "yes" if line["holds"] else "NO"]
+        for line in record["results"]["requirements"]
+    ]  # fmt: skip
+    line = run_line(record, "rows", "keys", "m", "data")
+    return f"{line}\n\n{markdown(['', 'wanted', 'got', 'holds'], rows)}"
+
+
+def networks(record: Record) -> str:
+    """A perceptron under Gauss–Newton, random features and a line under Newton, on raw rows."""
+    rows = [
+        [name, f"{number(row['mean'])} ± {row['sd']:.4f}", number(row["features"]),
+         number(row["line"]), f"{row['us']:.0f}"]
+        for name, row in record["results"]["networks"].items()
+        if "line" in row
+    ]  # fmt: skip
+    head = ["", "perceptron, 150 parameters", "300 random features", "line", "perceptron, µs"]
+    return markdown(head, rows)

@@ -295,5 +295,7 @@ def blocks(records: dict[str, Record]) -> dict[str, str]:
         "combiners errors": lambda: more.errors(records["combiners"]),
         "combiners regrets": lambda: more.regrets(records["combiners"]),
         "related work": lambda: more.related(records["baselines"]),
+        "nonlinear": lambda: more.requirements(records["nonlinear"]),
+        "networks": lambda: more.networks(records["nonlinear"]),
     }
     return {name: make() for name, make in sources.items()}

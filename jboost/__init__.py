@@ -18,7 +18,15 @@ from jboost.checkpoint import load, save
 from jboost.combine import NSGD, Uniform
 from jboost.driver import run_stream as run_stream
 from jboost.hypergradient import hypergradient
-from jboost.learners import NLMS, SGD, ForwardNewton, GaussNewton, Gradient, Newton
+from jboost.learners import (
+    NLMS,
+    SGD,
+    ForwardNewton,
+    GaussNewton,
+    Gradient,
+    Newton,
+    PiecewiseLinear,
+)
 from jboost.models import bnm_dr, bnm_ru, bnm_wu, bsgd_dr, bsgd_ru, bsgd_wu
 from jboost.modes import DataReuse, PoissonReuse, RandomUpdate, Weighted
 from jboost.pipeline import pipeline
@@ -56,6 +64,7 @@ __all__ = [
     "Lags",
     "MLPoly",
     "Newton",
+    "PiecewiseLinear",
     "PoissonReuse",
     "Polynomial",
     "RandomFourier",

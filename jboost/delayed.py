@@ -158,7 +158,7 @@ class PendingState(NamedTuple):
 
 
 @model
-class Pending:
+class Pending(Learner):
     """A learner that is asked now and answered later, in any order, by id.
 
         ask(state, id, x)        -> prediction, state
@@ -171,6 +171,9 @@ class Pending:
     oldest, whose answer will then be unknown; one whose id is open already takes that place. Both
     are counted in ``state.dropped``. An answer to no open question changes nothing but the count
     ``state.unknown``. An answer that is not usable (NaN) changes nothing: the question stays open.
+
+    It is a learner too: in a run every sample is answered at once, and no open question changes. So
+    a service can start from recorded data, and be saved and loaded with its open questions.
 
     Args:
       learner: any learner.
@@ -196,8 +199,15 @@ class Pending:
         checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
         object.__setattr__(self, "capacity", checks.whole("capacity", self.capacity, at_least=1))
 
+    @property
+    def needs_key(self) -> bool:
+        return self.learner.needs_key
+
+    @property
+    def takes_missing(self) -> bool:
+        return self.learner.takes_missing
+
     def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> PendingState:
-        """The state before any question; ``key`` for learners that draw."""
         dtype, n = dtype_of(dtype), self.capacity
         zero = jnp.zeros((), jnp.uint32)
         return PendingState(
@@ -252,6 +262,25 @@ class Pending:
             unknown=state.unknown + (~asked).astype(jnp.uint32),
             learner=learner,
         )
+
+    def predict(self, state: PendingState, x: Any) -> Array:
+        return self.learner.predict(state.learner, x)
+
+    def update(
+        self,
+        state: PendingState,
+        x: Any,
+        d: Any,
+        *,
+        weight: Number = 1.0,
+        repeats: Any = 1,
+        key: Any = None,
+    ) -> PendingState:
+        learner = self.learner.update(state.learner, x, d, weight=weight, repeats=repeats, key=key)
+        return state._replace(learner=learner)
+
+    def info(self, state: PendingState, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
+        return self.learner.info(state.learner, x, d, key)
 
 
 def _row(ring: Array, place: Array) -> Array:

@@ -341,16 +341,25 @@ def _on_all_cores(
     double = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
 
     def one(j: int) -> tuple[State, Trace]:
-        own = jax.tree.map(lambda leaf: leaf[j], state)
         with jax.enable_x64(double):  # which threads do not inherit
-            done = engine.fold(scan, form.alone(j), own, xs, ds[:, j], key, None)
+            done = engine.fold(scan, form.alone(j), states[j], xs, columns[j], key, None)
             return jax.block_until_ready(done)
 
+    states, columns = _apart(state, ds)
     first = one(0)  # compiles
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        others = list(pool.map(one, range(1, form.q)))
-    states, traces = zip(first, *others, strict=True)
-    return jax.tree.map(lambda *rows: jnp.stack(rows), *states), Trace(
-        *(jnp.stack(columns, axis=1) for columns in zip(*(t[:2] for t in traces), strict=True)),
-        observed=None,
-    )
+        return _joined([first, *pool.map(one, range(1, form.q))])
+
+
+# Each as one call: a hundred small operations by themselves take as long as a short run.
+@jax.jit
+def _apart(state: State, ds: Array) -> tuple[list[State], list[Array]]:
+    targets = range(ds.shape[1])
+    return [jax.tree.map(lambda a, j=j: a[j], state) for j in targets], [ds[:, j] for j in targets]
+
+
+@jax.jit
+def _joined(done: list[tuple[State, Trace]]) -> tuple[State, Trace]:
+    states, traces = zip(*done, strict=True)
+    state = jax.tree.map(lambda *rows: jnp.stack(rows), *states)
+    return state, jax.tree.map(lambda *columns: jnp.stack(columns, axis=1), *traces)

@@ -55,8 +55,7 @@ class Median(NamedTuple):
         n = jnp.where(turned, n + 1, jnp.where(long, jnp.maximum(n / 2, 1), n))
         a = jnp.maximum(GAIN / n, SLOWEST)
         moved = jnp.where(s > 0, s * jnp.exp(side * a / 2), size)
-        # Zero is no size: targets that are mostly exact would have no scale.
-        some = size > 0
+        some = size > 0  # an exact fit says nothing of the scale of what is not
         tiny = jnp.finfo(s.dtype).tiny
         return Median(
             jnp.where(some, jnp.maximum(moved, tiny), s),
@@ -76,13 +75,16 @@ class HuberState(NamedTuple):
 class Huber(Learner):
     """A learner under Huber's loss: quadratic for |e| ≤ k σ̂, linear beyond.
 
-        form="target":  learn d̂ + clip(e, ±k σ̂) with weight 1
         form="weight":  learn d with weight min(1, k σ̂/|e|)
+        form="target":  learn d̂ + clip(e, ±k σ̂) with the full weight
+
+    and nothing at all from |e| > ``reject`` σ̂, as Hampel: while a Newton's P is large even a small
+    weight moves it far, and early on k σ̂ is still much to an SGD.
 
     For a learner of the SGD family either is the exact gradient of Huber's loss. For Newton the
-    second is iteratively reweighted least squares, the first Huber's method of modified residuals;
-    both have the same fixed point. Around a booster, a pipeline or a tree the first is the safer:
-    no part inside, be it an emphasis or a scale, ever sees the outlier.
+    first is iteratively reweighted least squares, the second Huber's method of modified residuals;
+    both have the same fixed point. With the second no part of a pipeline or a booster, be it a
+    scale or an emphasis, ever sees the outlier.
 
     σ̂ comes from the errors before the sample, by a running median, so neither one absurd target nor
     its size matters and other units give the same weights. The first error of all only sets it.
@@ -90,15 +92,17 @@ class Huber(Learner):
 
     Cost: clean samples beyond k σ̂ count less. For Gaussian errors k = 1.345 loses 5 % of the
     samples' worth, k = 3 nothing. Targets whose large values *are* the message want a large k, or
-    no Huber: a conditional median is learned where errors are skewed.
+    no Huber: where errors are skewed it learns towards their median, and where most are next to
+    nothing (a target that is 0 but for a tenth of the samples) it takes the others for outliers.
 
     Args:
       learner: any learner.
       threshold: k > 0.
-      form: "target" or "weight".
+      reject: at least k; None never rejects, which is Huber's loss itself.
+      form: "weight" or "target".
 
     >>> import jboost as jb
-    >>> xs, ds = jb.streams.duffing(2000)
+    >>> xs, ds = jb.streams.duffing(5000)
     >>> spoilt = ds.at[::100].set(400.0)
     >>> model = jb.Newton(0.999)
     >>> clean = jb.mse(model, xs, ds)
@@ -107,18 +111,21 @@ class Huber(Learner):
     (True, True)
 
     References: P. J. Huber, Robust estimation of a location parameter, Ann. Math. Statist. 35,
-    1964; H. Kesten, Accelerated stochastic approximation, Ann. Math. Statist. 29, 1958.
+    1964; F. R. Hampel, The influence curve and its role in robust estimation, JASA 69, 1974; H. Kesten, Accelerated stochastic approximation, Ann. Math. Statist. 29, 1958.
     """
 
     learner: Learner
     threshold: Number = 3.0
-    form: str = static(default="target")
+    reject: Any = 30.0
+    form: str = static(default="weight")
 
     def __post_init__(self) -> None:
         checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
         threshold = checks.number("threshold", self.threshold, above=0)
         object.__setattr__(self, "threshold", threshold)
-        checks.choice("form", self.form, ("target", "weight"))
+        if self.reject is not None:
+            object.__setattr__(self, "reject", checks.number("reject", self.reject, above=0))
+        checks.choice("form", self.form, ("weight", "target"))
 
     @property
     def needs_key(self) -> bool:
@@ -145,17 +152,17 @@ class Huber(Learner):
         repeats: Any = 1,
         key: Any = None,
     ) -> HuberState:
-        estimate, e, most, ok = self._look(state, x, d)
+        estimate, e, ok = self._look(state, x, d)
+        share = self._share(state.scale, e)
         target, importance = jnp.asarray(d, e.dtype), weight
         if self.form == "target":
-            near = estimate + jnp.clip(e, -most, most)
-            target = jnp.where(jnp.abs(e) > most, near, target)
+            target = jnp.where(share < 1, estimate + share * e, target)
         else:
-            importance = jnp.asarray(weight, e.dtype) * _share(e, most)
+            importance = jnp.asarray(weight, e.dtype) * share
         learner = self.learner.update(
             state.learner,
             x,
-            jnp.where(ok & (most > 0), target, jnp.nan),  # NaN, no scale yet: nothing is learned
+            jnp.where(ok & (share > 0), target, jnp.nan),  # NaN: rejected, or no scale yet
             weight=importance,
             repeats=repeats,
             key=key,
@@ -164,22 +171,25 @@ class Huber(Learner):
         return HuberState(kept(ok, weight, repeats, scale, state.scale), learner)
 
     def info(self, state: HuberState, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
-        """What the learner reports of the target as it came; ``share`` = min(1, k σ̂/|e|)."""
-        _, e, most, _ = self._look(state, x, d)
-        return self.learner.info(state.learner, x, d, key) | {"share": _share(e, most)}
+        """What the learner reports of the target as it came, and ``share``: how much counts."""
+        _, e, _ = self._look(state, x, d)
+        return self.learner.info(state.learner, x, d, key) | {"share": self._share(state.scale, e)}
 
-    def _look(self, state: HuberState, x: Any, d: Any) -> tuple[Array, Array, Array, Array]:
-        """d̂, e, k σ̂, and whether the sample is one to learn from."""
+    def _look(self, state: HuberState, x: Any, d: Any) -> tuple[Array, Array, Array]:
+        """d̂, e, and whether the sample is one to learn from."""
         estimate = self.learner.predict(state.learner, x)
         d = jnp.asarray(d, estimate.dtype)
         ok = usable(d)
         if not self.takes_missing:
             ok = ok & jnp.all(usable(jnp.asarray(x, estimate.dtype)))
-        most = jnp.asarray(self.threshold * GAUSSIAN, estimate.dtype) * state.scale.s
-        return estimate, jnp.where(ok, d - estimate, 0), most, ok
+        return estimate, jnp.where(ok, d - estimate, 0), ok
 
-
-def _share(e: Array, most: Array) -> Array:
-    """min(1, k σ̂/|e|), and 1 where e is 0."""
-    far = jnp.abs(e) > most
-    return jnp.where(far, most / jnp.where(far, jnp.abs(e), 1), 1)
+    def _share(self, scale: Median, e: Array) -> Array:
+        """min(1, k σ̂/|e|), 0 beyond ``reject`` σ̂, and 1 where e is 0."""
+        sigma, size = jnp.asarray(GAUSSIAN, e.dtype) * scale.s, jnp.abs(e)
+        most = jnp.asarray(self.threshold, e.dtype) * sigma
+        far = size > most
+        share = jnp.where(far, most / jnp.where(far, size, 1), 1)
+        if self.reject is None:
+            return share
+        return jnp.where(size > jnp.asarray(self.reject, e.dtype) * sigma, 0, share)

@@ -16,9 +16,11 @@ from jax import Array
 from jboost import checks, draws
 from jboost.learners.base import Learner, Number, State, model, static
 from jboost.learners.newton import CovarianceState, RootState
-from jboost.numerics import Sum, dtype_of, known, usable
+from jboost.numerics import dtype_of, known, usable
 from jboost.products import dot, matvec, symmetric_matvec
 from jboost.transforms.base import given, kept, real
+
+MEMORY = 100  # samples
 
 
 @model
@@ -59,11 +61,6 @@ class WeightColumn(Learner):
         return self.learner.takes_missing
 
     def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> State:
-        if num_features < 2 or not -num_features <= self.column < num_features:
-            raise ValueError(
-                "x must have a column of weights and at least one more; "
-                f"got {num_features} columns, the weights in column {self.column}"
-            )
         return self.learner.init(num_features - 1, dtype, key=key)
 
     def predict(self, state: State, x: Any) -> Array:
@@ -91,17 +88,23 @@ class WeightColumn(Learner):
     def _split(self, x: Any) -> tuple[Array, Array]:
         """The learner's columns, and the weight."""
         x = real(x)
-        place = self.column % x.shape[0]
+        n = x.shape[0]
+        if n < 2 or not -n <= self.column < n:
+            raise ValueError(
+                "x must have a column of weights and at least one more; "
+                f"got {n} columns, the weights in column {self.column}"
+            )
+        place = self.column % n
         return jnp.concatenate([x[:place], x[place + 1 :]]), x[place]
 
 
 class BudgetState(NamedTuple):
-    """Samples so far as two words; labels used; the sum of the uncertainties; the learner."""
+    """Samples so far as two words; labels used; the mean ū of recent uncertainties; the learner."""
 
     t: Array
     wraps: Array
     used: Array
-    doubt: Sum
+    doubt: Array
     learner: State
 
 
@@ -111,10 +114,10 @@ class Budget(Learner):
 
         ask with probability min(1, ρ u/ū),    ρ the rate, u = uncertainty(state, x)
 
-    where ū is the mean of u so far. Without ``uncertainty`` every sample has probability ρ. With it
-    doubtful samples have more; where u varies so much that min(1, ·) cuts often, fewer than a part
-    ρ are asked for. A draw is a function of the key and the sample's number, so a cut run goes on
-    unchanged.
+    where ū is the mean of u over the last hundred samples or so. Without ``uncertainty`` every
+    sample has probability ρ. With it doubtful samples have more; where u varies so much that
+    min(1, ·) cuts often, fewer than a part ρ are asked for. A draw is a function of the key and the
+    sample's number, so a cut run goes on unchanged.
 
     ``state.used`` is how many labels were asked for. In a run over recorded data the others are not
     looked at. Live, ``wants(state, x, key)`` says whether to get the answer: where not, call
@@ -123,7 +126,8 @@ class Budget(Learner):
     Args:
       learner: any learner.
       rate: ρ in (0, 1].
-      uncertainty: a function of the learner's state and x, ≥ 0, such as :func:`leverage`.
+      uncertainty: "leverage" (:func:`leverage`, around a Newton learner), or a function of the
+        learner's state and x, ≥ 0.
 
     >>> import jax
     >>> import jboost as jb
@@ -136,14 +140,15 @@ class Budget(Learner):
 
     learner: Learner
     rate: Number
-    uncertainty: Callable[[State, Any], Array] | None = static(default=None)
+    uncertainty: str | Callable[[State, Any], Array] | None = static(default=None)
 
     def __post_init__(self) -> None:
         checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
         object.__setattr__(self, "rate", checks.number("rate", self.rate, above=0, at_most=1))
-        if self.uncertainty is not None and not callable(self.uncertainty):
+        if not (self.uncertainty in (None, "leverage") or callable(self.uncertainty)):
             raise TypeError(
-                f"uncertainty must be a function of (state, x) or None; got {self.uncertainty!r}"
+                "uncertainty must be 'leverage', a function of (state, x) or None; "
+                f"got {self.uncertainty!r}"
             )
 
     @property
@@ -157,7 +162,7 @@ class Budget(Learner):
     def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> BudgetState:
         dtype, zero = dtype_of(dtype), jnp.zeros((), jnp.uint32)
         learner = self.learner.init(num_features, dtype, key=key)
-        return BudgetState(zero, zero, zero, Sum.zeros((), dtype), learner)
+        return BudgetState(zero, zero, zero, jnp.zeros((), dtype), learner)
 
     def predict(self, state: BudgetState, x: Any) -> Array:
         return self.learner.predict(state.learner, x)
@@ -176,7 +181,7 @@ class Budget(Learner):
         repeats: Any = 1,
         key: Any = None,
     ) -> BudgetState:
-        wanted, doubt = self._look(state, x, key)
+        wanted, u = self._look(state, x, key)
         d = real(d)
         ok = usable(d)
         if not self.takes_missing:
@@ -190,11 +195,13 @@ class Budget(Learner):
             key=key,
         )
         t = state.t + 1
+        # What a learner doubts at its start is far more than later, and must not be remembered.
+        gain = jnp.maximum(4 / (state.t.astype(u.dtype) + 4), 1 / MEMORY)
         after = BudgetState(
             t=t,
             wraps=state.wraps + (t == 0).astype(jnp.uint32),
             used=state.used + wanted.astype(jnp.uint32),
-            doubt=state.doubt.add(doubt),
+            doubt=state.doubt + gain * (u - state.doubt),
             learner=None,
         )
         before = state._replace(learner=None)
@@ -207,14 +214,13 @@ class Budget(Learner):
 
     def _look(self, state: BudgetState, x: Any, key: Any) -> tuple[Array, Array]:
         """Whether to ask, and u."""
-        dtype = state.doubt.total.dtype
+        dtype = state.doubt.dtype
         chance, u = jnp.asarray(self.rate, dtype), jnp.ones((), dtype)
         if self.uncertainty is not None:
-            u = jnp.asarray(self.uncertainty(state.learner, known(x, dtype)), dtype)
-            n = state.t.astype(dtype) + 2.0**32 * state.wraps.astype(dtype)
-            some = (state.doubt.total > 0) & (u >= 0)
-            ratio = u * n / jnp.where(some, state.doubt.total, 1)
-            chance = jnp.where(some, chance * ratio, chance)
+            doubt = leverage if isinstance(self.uncertainty, str) else self.uncertainty
+            u = jnp.asarray(doubt(state.learner, known(x, dtype)), dtype)
+            some = (state.doubt > 0) & (u >= 0)
+            chance = jnp.where(some, chance * u / jnp.where(some, state.doubt, 1), chance)
         own = jax.random.fold_in(given(key), 1)  # apart from what the learner draws with the key
         return draws.uniform(own, (state.t, state.wraps), 1, dtype)[0] < chance, u
 

@@ -3,6 +3,8 @@
 A new part costs one entry here; tests/test_contract.py does the rest.
 """
 
+import optax
+
 import jboost as jb
 
 LEARNERS = {
@@ -48,10 +50,12 @@ BOOSTED = {
     if learner == "SGD" or (i + j) % len(COMBINERS) == k
 }
 
+EXPERTS = [jb.SGD(0.1), jb.SGD(0.05), jb.Newton(0.99)]
 NESTED = {
-    "list of different learners": jb.boost(
-        [jb.SGD(0.1), jb.SGD(0.05), jb.Newton(0.99)], target_mse=0.2, mode=jb.RandomUpdate()
-    ),
+    "PiecewiseLinear": jb.PiecewiseLinear(2, jb.Newton(0.99, 0.1), cuts=2, grace=2),
+    "Refined": jb.boost(EXPERTS, target_mse=0.2, dependence=0.0, combiner=jb.Refined()),
+    "ScaleAlike": jb.boost(EXPERTS, target_mse=0.2, combiner=jb.ScaleAlike(jb.BOA())),
+    "list of different learners": jb.boost(EXPERTS, target_mse=0.2, mode=jb.RandomUpdate()),
     "booster of boosters": jb.boost(
         jb.boost(jb.SGD(0.1), 2, target_mse=0.2, mode=jb.RandomUpdate()),
         3,
@@ -75,7 +79,15 @@ NESTED = {
 }
 
 SCALED = jb.ScaleTarget(jb.SGD(0.1))
+NETWORK, STEPS = jb.networks.Perceptron(2), optax.sgd(0.05)  # made once, as they are structure
+HELD = jb.Scale("held")
 PIPED = {
+    "GaussNewton": jb.pipeline(jb.Scale(), jb.GaussNewton(NETWORK)),
+    "Gradient": jb.pipeline(jb.Scale(), jb.Gradient(NETWORK, optimizer=STEPS)),
+    "Select": jb.pipeline(jb.Scale(), jb.Select(2), jb.SGD(0.1)),
+    "Scale('held')": jb.ScaleTarget(
+        jb.pipeline(HELD, jb.Bias(), jb.Newton(0.99, 0.1)), HELD
+    ),
     "Scale, Bias, ScaleTarget": jb.pipeline(jb.Scale(), jb.Bias(), SCALED),
     "Scale('range')": jb.pipeline(jb.Scale("range", forgetting=0.99), SCALED),
     "Impute": jb.pipeline(jb.Impute(indicators=True), jb.SGD(0.1)),

@@ -68,7 +68,7 @@ def test_a_change_is_recovered_in_half_the_time(action):
 
 def test_where_nothing_changes_it_is_the_learner():
     xs, ds = jb.streams.stationary(jax.random.key(1), 5000)
-    wild = jnp.where(jnp.arange(5000) % 400 == 399, 1e6, ds)  # a damaged answer now and then
+    wild = jnp.where(jnp.arange(5000) % 400 == 399, 20.0, ds)  # 200 deviations now and then
     for answers in (ds, wild):
         state, trace = jb.run(OnChange(jb.Newton(0.999)), xs, answers)
         assert int(state.detector.changes) == int(state.detector.last) == 0
@@ -81,10 +81,11 @@ def at_an_alarm(learner, action):
     xs, ds = changing(200)
     eager = OnChange(learner, action, threshold=0.5, warm_up=0)
     state, _ = jb.run(OnChange(learner, action), xs[:100], ds[:100])
-    after = eager.update(state, xs[100], jnp.float32(1e4))
+    sample = xs[100], jnp.float32(1e4)
+    after = jax.jit(eager.update)(state, *sample)
     assert int(after.detector.changes) == 1 and int(after.detector.last) == 100
     assert int(after.detector.samples) == 101 and float(after.detector.usual.samples) == 0
-    return state.learner, after.learner, learner.update(state.learner, xs[100], jnp.float32(1e4))
+    return state.learner, after.learner, jax.jit(learner.update)(state.learner, *sample)
 
 
 def test_inflating_keeps_what_is_known():
@@ -92,18 +93,18 @@ def test_inflating_keeps_what_is_known():
     xs, _ = changing(200)
     before, after, _ = at_an_alarm(learner, "inflate")
     start = learner.init(3)._replace(w=before.w)
-    wanted = learner.update(start, xs[100], jnp.float32(1e4))
+    wanted = jax.jit(learner.update)(start, xs[100], jnp.float32(1e4))
     chex.assert_trees_all_close(after.w, wanted.w, rtol=1e-5)
     chex.assert_trees_all_close(after.T, wanted.T, rtol=1e-5)
 
 
 def test_restarting_forgets_all_but_the_scales():
     learner = jb.pipeline(jb.Scale(), jb.ScaleTarget(jb.SGD(0.01)))
-    before, after, plain = at_an_alarm(learner, "restart")
+    _, after, plain = at_an_alarm(learner, "restart")
     chex.assert_trees_all_close(after.transforms, plain.transforms)
     chex.assert_trees_all_close(after.learner.scale, plain.learner.scale)
-    assert float(jnp.abs(before.learner.learner.w).min()) > 0.01
-    assert float(jnp.abs(after.learner.learner.w - plain.learner.learner.w).min()) > 0.01
+    knew, knows = (jnp.linalg.norm(own.learner.learner.w) for own in (plain, after))
+    assert float(knows) < 0.3 * float(knew)
 
 
 def test_in_a_booster_the_copies_that_suffer():
@@ -132,15 +133,20 @@ def test_a_booster_restarts_in_whatever_order_its_copies_lie():
 
 def test_no_answer_no_change():
     xs, ds = changing(100)
-    model = OnChange(jb.Newton(0.99), threshold=0.1, warm_up=0)
+    model = OnChange(jb.SGD(0.1), "restart", threshold=0.1, warm_up=0)
     state, _ = jb.run(model, xs, ds)
-    large = jnp.float32(1e4)
-    for told, d in [({}, np.nan), ({"weight": jnp.float32(0)}, large)]:
-        chex.assert_trees_all_equal(model.update(state, xs[0], d, **told), state)
-    none = model.update(state, xs[0], large, repeats=jnp.int32(0))
-    chex.assert_trees_all_equal(none, state)
-    assert not model.info(state, xs[0], jnp.float32(jnp.nan))["alarm"]
-    assert model.info(state, xs[0], large)["alarm"]
+    update = jax.jit(model.update)
+    large, one = jnp.float32(1e4), {"weight": jnp.float32(1), "repeats": jnp.bool_(True)}
+    assert update(state, xs[0], large, **one).detector.changes != state.detector.changes
+    for told, d in [
+        ({}, np.nan),
+        ({"weight": jnp.float32(0)}, large),
+        ({"repeats": jnp.bool_(False)}, large),
+    ]:
+        chex.assert_trees_all_equal(update(state, xs[0], jnp.float32(d), **one | told), state)
+    look = jax.jit(model.info)
+    assert not look(state, xs[0], jnp.float32(jnp.nan))["alarm"]
+    assert look(state, xs[0], large)["alarm"]
 
 
 def test_random_features_start_anew_with_other_draws_and_the_same_run():

@@ -1,4 +1,4 @@
-"""Prediction intervals: the recursion, coverage also after a change, units, and who may have them."""
+"""Prediction intervals: the recursion, coverage also after a change, units, who may have them."""
 
 import chex
 import jax
@@ -23,9 +23,9 @@ def changing(T, noise=0.1):
 
 def by_hand(xs, ds, mu, coverage, step, memory):
     """SGD with intervals, no local part, in plain NumPy."""
-    w, n, log_u, log_q = np.zeros(xs.shape[1]), 0, 0.0, np.log(1.7760725 * Z)
+    w, log_u, log_q = np.zeros(xs.shape[1]), 0.0, np.log(1.7760725 * Z)
     limits = []
-    for x, d in zip(xs, ds, strict=True):
+    for n, (x, d) in enumerate(zip(xs, ds, strict=True)):
         y = w @ x
         h = np.exp(log_q + log_u) if n else np.inf
         limits.append((y - h, y + h))
@@ -36,7 +36,6 @@ def by_hand(xs, ds, mu, coverage, step, memory):
             log_u += max(4 / (n + 4), 1 / memory) * v
         else:
             log_u = np.log(abs(e))
-        n += 1
         w = w + mu * e * x
     return np.array(limits)
 
@@ -67,7 +66,7 @@ def test_newtons_variance_with_the_noise_level_learned(x64):
 
 
 def test_the_spread_of_an_input_far_from_all_others(x64):
-    """Through a pipeline, a scaled target and Gauss–Newton alike: √(1 + xᵀR⁻¹x)."""
+    """√(1 + xᵀR⁻¹x), through a pipeline and a scaled target; a network's x is its slope."""
     xs, ds = changing(50)
     ones = np.column_stack([xs, np.ones(50)])
     far = np.array([30.0, 0.0, 0.0])
@@ -79,6 +78,14 @@ def test_the_spread_of_an_input_far_from_all_others(x64):
         state, _ = jb.run(model, xs.astype(float), ds.astype(float))
         np.testing.assert_allclose(spread(model, state, far), wanted, rtol=1e-6)
     assert wanted > 2
+    network = jb.GaussNewton(jb.networks.Perceptron(3), jb.Newton(0.999, ridge=0.5))
+    state = network.init(3, float, key=jax.random.key(0))
+
+    def estimate(theta):
+        return network.predict(state._replace(newton=state.newton._replace(w=theta)), far)
+
+    J = jax.grad(estimate)(state.newton.w)
+    np.testing.assert_allclose(spread(network, state, far), np.sqrt(1 + J @ J / 0.5), rtol=1e-9)
 
 
 @pytest.mark.parametrize("method", ["conformal", "newton"])
@@ -135,20 +142,24 @@ def test_intervals_are_narrow_where_errors_are_small():
 
 def test_no_answer_no_change_and_what_info_says():
     xs, ds = changing(100)
-    model = Intervals(jb.Newton(0.99))
+    model = Intervals(jb.SGD(0.1))
     state, _ = jb.run(model, xs, ds)
-    nothing = [
-        ({}, np.nan),
-        ({"weight": jnp.float32(0)}, ds[0]),
-        ({"repeats": jnp.int32(0)}, ds[0]),
-    ]
-    for told, d in nothing:
-        chex.assert_trees_all_equal(model.update(state, xs[0], d, **told), state)
-    info = model.info(state, xs[0], jnp.float32(jnp.nan))
+    update = jax.jit(model.update)
+    one = {"weight": jnp.float32(1), "repeats": jnp.bool_(True)}
+    assert update(state, xs[0], ds[0], **one).log_q != state.log_q
+    for told in (
+        {"d": jnp.float32(jnp.nan)},
+        {"weight": jnp.float32(0)},
+        {"repeats": jnp.bool_(False)},
+    ):
+        same = update(state, xs[0], **{"d": ds[0]} | one | told)
+        chex.assert_trees_all_equal(same, state)
+    look = jax.jit(model.info)
+    info = look(state, xs[0], jnp.float32(jnp.nan))
     assert not info["covered"] and info["low"] < info["high"]
-    assert model.info(state, xs[0], info["high"])["covered"]
-    assert not model.info(state, xs[0], info["high"] + 1)["covered"]
-    first = model.info(model.init(3), xs[0], ds[0])
+    assert look(state, xs[0], info["high"])["covered"]
+    assert not look(state, xs[0], info["high"] + 1)["covered"]
+    first = look(jax.jit(lambda: model.init(3))(), xs[0], ds[0])
     assert np.isinf([first["low"], first["high"]]).all() and first["covered"]
 
 

@@ -181,7 +181,7 @@ def test_what_the_optimiser_could_not_hold_is_left_out():
 
 def test_copies_in_a_booster_start_differently():
     xs, ds = stream()
-    boosted = jb.boost(NET, 3, target_mse=0.01, mode=jb.DataReuse(2))
+    boosted = jb.boost(NET, 3, target_mse=0.01)
     _, trace = jb.run(boosted, xs, ds, KEY, observe=lambda state, info: info.y)
     assert np.isfinite(trace.prediction).all()
     assert len({round(float(y), 5) for y in trace.observed[0]}) == 3
@@ -201,12 +201,14 @@ def test_the_error_is_differentiable_in_the_settings(x64):
     np.testing.assert_allclose(loss(0.98)[1], numeric, rtol=1e-4)
 
 
-def test_vmap_over_keys_is_separate_runs():
+def test_vmap_over_samples_is_separate_updates():
     xs, ds = stream(60)
-    keys = jax.random.split(KEY, 2)
-    together = jax.vmap(lambda key: jb.run(NET, xs, ds, key)[1].prediction)(keys)
-    for row, key in zip(together, keys, strict=True):
-        np.testing.assert_allclose(row, prediction(NET, xs, ds, key), rtol=1e-3, atol=1e-4)
+    state, _ = jb.run(NET, xs, ds, KEY)
+    together = jax.vmap(lambda x, d: update(NET, state, x, d))(xs[:3], ds[:3])
+    for k in range(3):
+        one = update(NET, state, xs[k], ds[k])
+        own = jax.tree.map(lambda a, k=k: a[k], together)
+        chex.assert_trees_all_close(own, one, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("model", BOTH.values(), ids=BOTH.keys())

@@ -40,6 +40,7 @@ NAMES = [
     "Refined",
     "ScaleAlike",
     "Select",
+    "PiecewiseLinear",
     "auto",
     "SelfTuning",
     "hypergradient",

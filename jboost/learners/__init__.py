@@ -4,6 +4,7 @@ from jboost.learners.base import Learner, model, static
 from jboost.learners.gauss_newton import GaussNewton, GaussNewtonState
 from jboost.learners.gradient import Gradient, GradientState
 from jboost.learners.newton import CovarianceState, ForwardNewton, Newton, RootState
+from jboost.learners.piecewise import PiecewiseLinear, TreeState
 from jboost.learners.sgd import NLMS, SGD, LinearState
 
 __all__ = [
@@ -18,7 +19,9 @@ __all__ = [
     "Learner",
     "LinearState",
     "Newton",
+    "PiecewiseLinear",
     "RootState",
+    "TreeState",
     "model",
     "static",
 ]

@@ -1,6 +1,7 @@
 """What stands before a learner, one file per family; ``base`` is the protocol they share."""
 
 from jboost.transforms.base import Transform
+from jboost.transforms.held import Held
 from jboost.transforms.lags import Lags, LagsState
 from jboost.transforms.maps import (
     Bias,
@@ -8,7 +9,6 @@ from jboost.transforms.maps import (
     Polynomial,
     RandomFourier,
 )
-from jboost.transforms.held import Held
 from jboost.transforms.missing import Impute
 from jboost.transforms.moments import Moments
 from jboost.transforms.scale import Range, Scale

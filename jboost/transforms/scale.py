@@ -12,7 +12,7 @@ from jboost import checks
 from jboost.learners.base import Number, model, static
 from jboost.numerics import dtype_of, known, usable
 from jboost.transforms.base import Transform
-from jboost.transforms.held import Held
+from jboost.transforms.held import SETTLED, Held
 from jboost.transforms.moments import Moments, standardised
 
 
@@ -94,7 +94,7 @@ class Scale(Transform):
 
     Args:
       kind: "moments", "range" or "held".
-      forgetting: γ in (0, 1]; about 1/(1 − γ) samples are remembered.
+      forgetting: γ in (0, 1], for "held" above 7/8; about 1/(1 − γ) samples are remembered.
       clip: c > 1.
 
     >>> import jax.numpy as jnp
@@ -114,7 +114,9 @@ class Scale(Transform):
 
     def __post_init__(self) -> None:
         checks.choice("kind", self.kind, tuple(KINDS))
-        forgetting = checks.number("forgetting", self.forgetting, above=0, at_most=1)
+        # With less memory than the samples it takes to settle there would never be an x′.
+        least = 1 - 1 / SETTLED if self.kind == "held" else 0
+        forgetting = checks.number("forgetting", self.forgetting, above=least, at_most=1)
         object.__setattr__(self, "forgetting", forgetting)
         object.__setattr__(self, "clip", checks.number("clip", self.clip, above=1))
 
