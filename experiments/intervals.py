@@ -310,16 +310,17 @@ def figure(T: int) -> Any:
     models = {"Newton(0.999)": newton, "OnChange(Newton(0.999))": OnChange(newton)}
     time = np.arange(T)[shown] - half
     for ax, (name, model) in zip(axes[0], models.items(), strict=True):
+        names = ("90 % interval", "inside", "outside") if ax is axes[0, 1] else (None,) * 3
         _, trace = jb.run(Intervals(model, COVERAGE), xs, ds, observe=band)
         said = np.asarray(trace.prediction)
         low, high = (np.asarray(a)[shown] - said[shown] for a in trace.observed)
         e = ds[shown] - said[shown]
-        ax.fill_between(time, low, high, color="tab:blue", alpha=0.3, lw=0, label="90 % interval")
+        ax.fill_between(time, low, high, color="tab:blue", alpha=0.3, lw=0, label=names[0])
         inside = (low <= e) & (e <= high)
-        ax.plot(time[inside], e[inside], ".", color="0.3", ms=3, label="inside")
-        ax.plot(time[~inside], e[~inside], "x", color="tab:red", ms=4, label="outside")
+        ax.plot(time[inside], e[inside], ".", color="0.3", ms=3, label=names[1])
+        ax.plot(time[~inside], e[~inside], "x", color="tab:red", ms=4, label=names[2])
         ax.axvline(0, color="black", linewidth=0.8)
-        dress(ax, name, "samples after the change", "answer − estimate", loc="lower left")
+        dress(ax, name, "samples after the change", "answer − estimate", loc="upper right")
     axes[0, 1].set_ylim(axes[0, 0].get_ylim())
     return fig
 

@@ -12,7 +12,7 @@ The detector is Page and Hinkley's cumulative sum, of how much larger than usual
 
 v is a logarithm, so a single absurd error counts at most 2 and it takes many; and it has mean 0
 while nothing changes, whatever the units and the tails. Errors that become k times as large are
-noticed after about h/(min(log k, 2) − δ) samples, 20 to 50 of them.
+noticed after about h/(min(log k, 2) − δ) samples: 24 where k is large, 40 where it is 4.5.
 
 E. S. Page, Continuous inspection schemes, Biometrika 41, 1954; D. V. Hinkley, Inference about the
 change-point from cumulative sum tests, Biometrika 58, 1971.
@@ -76,8 +76,9 @@ class OnChange(Learner):
     errors of a learner of r columns are no measure of anything.
 
     ``experiments/intervals.py`` has the figures: after an abrupt change of all coefficients
-    Newton(0.999) is at twice the noise within 1/60 of the time that it takes alone; the paper's
-    eight sets raise no alarm but for california, whose rows are in the order of places.
+    Newton(0.999) is at twice the noise after 83 samples, alone after 2,779. A learner that forgets
+    within 50 samples recovers by itself before an alarm. The paper's eight sets raise none but for
+    california, whose rows are in the order of places, and where it helps.
 
     ``info`` adds to the learner's: ``alarm`` (at this sample), ``changes`` (how many so far) and
     ``last`` (the number of samples learned before the last one; 0 if there was none).

@@ -85,7 +85,7 @@ class Intervals(Learner):
 
     Errors are mostly larger for some estimates than for others. g is a regression of log|e| on
     (1, d̂, d̂²), of which half is believed, for O(1) a sample: on the paper's eight sets it makes
-    the intervals 7 % narrower on average, on mv 24 %, and nowhere 1 % wider. Newton's variance is
+    the intervals 8 % narrower on average, on mv 24 %, and at most 1 % wider. Newton's variance is
     the textbook's, and does not do that: where there are many samples it hardly varies, and with
     few of them it is far too large (ypmsd: 40 % wider). "gaussian" takes it at its word and covers
     between 86 % and 95 % there. ``experiments/intervals.py`` has the figures.

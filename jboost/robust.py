@@ -111,7 +111,8 @@ class Huber(Learner):
     (True, True)
 
     References: P. J. Huber, Robust estimation of a location parameter, Ann. Math. Statist. 35,
-    1964; F. R. Hampel, The influence curve and its role in robust estimation, JASA 69, 1974; H. Kesten, Accelerated stochastic approximation, Ann. Math. Statist. 29, 1958.
+    1964; F. R. Hampel, The influence curve and its role in robust estimation, JASA 69, 1974;
+    H. Kesten, Accelerated stochastic approximation, Ann. Math. Statist. 29, 1958.
     """
 
     learner: Learner

@@ -1,5 +1,11 @@
 """Settings under which every test runs, and what the tests share."""
 
+import os
+
+# Tests run for a few steps: what takes time is to compile. CI's experiments, its demo and the core
+# tests on the oldest versions run as users do. It must be set before JAX is first used.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 import jax
 import pytest
 from hypothesis import settings

@@ -58,7 +58,7 @@ def recovery(model, xs, ds):
     return int(np.argmax(means < 0.02)) + 30 if (means < 0.02).any() else len(errors)
 
 
-@pytest.mark.parametrize("action", ["inflate", "restart"])
+@pytest.mark.parametrize("action", ["inflate", pytest.param("restart", marks=pytest.mark.slow)])
 def test_a_change_is_recovered_in_half_the_time(action):
     xs, ds = changing(4000)
     learner = jb.pipeline(jb.Scale(), jb.Bias(), jb.ScaleTarget(jb.Newton(0.99)))
@@ -149,7 +149,8 @@ def test_no_answer_no_change():
     assert look(state, xs[0], large)["alarm"]
 
 
-def test_random_features_start_anew_with_other_draws_and_the_same_run():
+@pytest.mark.slow
+def test_a_network_starts_anew_and_two_runs_are_the_same_run():
     xs, ds = changing(300)
     network = jb.GaussNewton(jb.networks.Perceptron(3))
     model = OnChange(network, "restart", threshold=3.0, warm_up=50)

@@ -88,7 +88,7 @@ def test_the_spread_of_an_input_far_from_all_others(x64):
     np.testing.assert_allclose(spread(network, state, far), np.sqrt(1 + J @ J / 0.5), rtol=1e-9)
 
 
-@pytest.mark.parametrize("method", ["conformal", "newton"])
+@pytest.mark.parametrize("method", ["conformal", pytest.param("newton", marks=pytest.mark.slow)])
 def test_coverage_also_after_a_change(method):
     xs, ds = changing(8000)
     model = Intervals(jb.pipeline(jb.Scale(), jb.Newton(0.999)), 0.9, method=method)
