@@ -70,7 +70,7 @@ def run(
       model: any learner.
       xs: (T, r) inputs, real numbers; T ≥ 1. Integers, booleans and half precision are cast to
         JAX's default float; float64 is kept where JAX has it switched on, else cast to float32.
-      ds: (T,) targets, likewise.
+      ds: (T,) targets, likewise; or (T, q), several targets at once (:func:`jboost.multi.run`).
       key: a ``jax.random.key``, for models that draw; it names the run: resume with the same one.
       state: where to continue; by default ``model.init``.
       observe: ``observe(state, info) -> pytree``, stacked over time as ``trace.observed``.
@@ -92,6 +92,10 @@ def run(
     """
     checks.instance("model", model, Learner, "a learner such as bsgd_wu(…) or SGD(step_size=0.1)")
     checks.choice("on_bad", on_bad, ("skip", "raise"))
+    if jnp.ndim(ds) == 2 and jnp.shape(ds)[1] > 1 and on_bad == "skip":
+        from jboost import multi  # which is made of what is here
+
+        return multi.run(model, xs, ds, key, state, observe)
     xs, ds = _stream(xs, ds)
     if model.needs_key:
         key = checked_key(key)

@@ -85,9 +85,7 @@ PIPED = {
     "GaussNewton": jb.pipeline(jb.Scale(), jb.GaussNewton(NETWORK)),
     "Gradient": jb.pipeline(jb.Scale(), jb.Gradient(NETWORK, optimizer=STEPS)),
     "Select": jb.pipeline(jb.Scale(), jb.Select(2), jb.SGD(0.1)),
-    "Scale('held')": jb.ScaleTarget(
-        jb.pipeline(HELD, jb.Bias(), jb.Newton(0.99, 0.1)), HELD
-    ),
+    "Scale('held')": jb.ScaleTarget(jb.pipeline(HELD, jb.Bias(), jb.Newton(0.99, 0.1)), HELD),
     "Scale, Bias, ScaleTarget": jb.pipeline(jb.Scale(), jb.Bias(), SCALED),
     "Scale('range')": jb.pipeline(jb.Scale("range", forgetting=0.99), SCALED),
     "Impute": jb.pipeline(jb.Impute(indicators=True), jb.SGD(0.1)),
@@ -101,12 +99,42 @@ PIPED = {
     ),
 }
 
-MODELS = LEARNERS | BOOSTED | NESTED | PIPED
+SCORES = {"late": jb.metrics.MSE(window=5), "all": jb.metrics.R2()}
+WRAPPED = {
+    "Delayed": jb.Delayed(jb.Newton(0.99, 0.1), 3),
+    "Delayed booster": jb.Delayed(jb.bsgd_ru(3, target_mse=0.2, step_size=0.1), 2),
+    "Pending": jb.Pending(jb.SGD(0.1), 2),
+    "Huber": jb.Huber(jb.Newton(0.99, 0.1), threshold=2.0),
+    "boosted Huber": jb.boost(
+        jb.Huber(jb.SGD(0.1), form="target"), 3, target_mse=0.2, mode=jb.RandomUpdate()
+    ),
+    "Scored": jb.Scored(jb.SGD(0.1), SCORES),
+    "Budget": jb.Budget(jb.SGD(0.1), rate=0.5),
+    "Budget, leverage": jb.Budget(jb.Newton(0.99, 0.1), rate=0.5, uncertainty="leverage"),
+    "WeightColumn": jb.WeightColumn(jb.SGD(0.1)),
+    "Intervals": jb.Intervals(jb.Newton(0.99, 0.1)),
+    "OnChange": jb.OnChange(jb.Newton(0.99, 0.1), threshold=1.0, warm_up=2),
+    "OnChange, restart": jb.OnChange(
+        jb.pipeline(jb.Scale(), jb.RandomFourier(4), jb.ScaleTarget(jb.SGD(0.1))),
+        "restart",
+        threshold=1.0,
+        warm_up=2,
+    ),
+    "boosted OnChange": jb.boost(
+        jb.OnChange(jb.Newton(0.99, 0.1), threshold=1.0, warm_up=2),
+        3,
+        target_mse=0.2,
+        mode=jb.RandomUpdate(),
+    ),
+}
+
+MODELS = LEARNERS | BOOSTED | NESTED | PIPED | WRAPPED
 # Each learner, each mode and each combiner at least once, where the whole table would take minutes.
 FEW = (
     LEARNERS
     | NESTED
     | PIPED
+    | WRAPPED
     | {
         name: BOOSTED[name]
         for name in [
