@@ -2,10 +2,11 @@
 
 The promises: Duffing below 1e-3; within 2 % of Newton's method on the stationary stream; back
 within 1.2 times its old error 500 samples after all coefficients change; finite, in constant
-memory, over a million float32 samples of a hard set repeated with changes. The kinds: wide with few relevant
-columns, codes of categories, daily and weekly periods with and without lags, gross outliers,
-constant and duplicated columns, steps, and a stream of 1,000 rows; errors beside those of a line
-(Newton) and of three of river's regressors behind its StandardScaler.
+memory, over a million float32 samples of a hard set repeated with changes.
+
+The kinds: wide with few relevant columns, codes of categories, daily and weekly periods with and
+without lags, gross outliers, constant and duplicated columns, steps, and a stream of 1,000 rows;
+errors beside those of a line (Newton) and of three of river's regressors behind its StandardScaler.
 """
 
 from __future__ import annotations
