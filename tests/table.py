@@ -1,9 +1,11 @@
 """The contract table: every learner, mode and combiner of the library, once.
 
-A new part costs one entry here; tests/test_contract.py does the rest.
+A new part costs one entry here; tests/test_contract.py does the rest. ``EVERY`` and ``SOME`` are
+what tests are made of; to run all of them takes ``-m "slow or not slow"``.
 """
 
 import optax
+import pytest
 
 import jboost as jb
 
@@ -148,3 +150,23 @@ FEW = (
         ]
     }
 )
+
+# What each change is tried on: every learner, mode and combiner, and one part of each kind.
+QUICK = {
+    *LEARNERS,
+    *(name for name in FEW if name in BOOSTED),
+    *("PiecewiseLinear", "Refined", "list of different learners", "booster of boosters"),
+    *("Algorithm 1", "span boosting", "self-tuning", "literal"),
+    *("Scale, Bias, ScaleTarget", "Impute", "Lags", "boosted RandomFourier", "GaussNewton"),
+    *("Delayed booster", "Huber", "Intervals", "OnChange"),
+}
+
+
+def cases(models, quick):
+    return [
+        pytest.param(model, id=name, marks=[] if name in quick else [pytest.mark.slow])
+        for name, model in models.items()
+    ]
+
+
+EVERY, SOME = cases(MODELS, FEW), cases(FEW, QUICK)

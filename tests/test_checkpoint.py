@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from table import FEW, MODELS
+from table import EVERY, SOME
 
 import jboost as jb
 from jboost import archive
@@ -94,7 +94,7 @@ def test_a_run_goes_on_bit_for_bit(
 # --- what is kept --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("learner", MODELS.values(), ids=MODELS.keys())
+@pytest.mark.parametrize("learner", EVERY)
 def test_every_model_can_be_described(learner: Learner) -> None:
     store = Store()
     description = json.loads(json.dumps(describe(learner, store), allow_nan=False))
@@ -102,7 +102,7 @@ def test_every_model_can_be_described(learner: Learner) -> None:
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-@pytest.mark.parametrize("learner", FEW.values(), ids=FEW.keys())
+@pytest.mark.parametrize("learner", SOME)
 def test_every_state_comes_back(
     learner: Learner, dtype: Any, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from table import FEW, MODELS
+from table import EVERY, SOME
 
 import jboost as jb
 from jboost import engine, lanes
@@ -43,7 +43,7 @@ def compared(model, **settings):
 
 
 @with_kernel
-@pytest.mark.parametrize("model", FEW.values(), ids=FEW.keys())
+@pytest.mark.parametrize("model", SOME)
 def test_both_forms_agree(model):
     plan, fast, slow = compared(model)
     assert plan.form == "kernel", plan.reason
@@ -52,7 +52,7 @@ def test_both_forms_agree(model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
+@pytest.mark.parametrize("model", EVERY)
 def test_both_forms_agree_over_the_whole_table(model):
     _, fast, slow = compared(model)
     np.testing.assert_allclose(fast.prediction, slow.prediction, rtol=1e-4, atol=1e-5)
