@@ -37,9 +37,9 @@ FIRST_TESTED = (0, 10)
 # What a kernel may hold: element-wise operations, reductions, products, slices and control flow.
 # Sorting, scattering, linear algebra, callbacks and the like fail to compile there.
 _KNOWN = """
-    abs add add_any and atan2 bitcast_convert_type broadcast_in_dim cbrt ceil clamp concatenate
-    cond convert_element_type copy copy_p cos cosh cumlogsumexp cummax cummin cumprod cumsum
-    custom_jvp_call custom_vjp_call custom_vmap_call div dot_general dynamic_slice
+    abs add add_any and argmax argmin atan2 bitcast_convert_type broadcast_in_dim cbrt ceil clamp
+    concatenate cond convert_element_type copy copy_p cos cosh cumlogsumexp cummax cummin cumprod
+    cumsum custom_jvp_call custom_vjp_call custom_vmap_call div dot_general dynamic_slice
     dynamic_update_slice eq erf erf_inv exp exp2 expand_dims expm1 floor gather ge gt
     integer_pow iota is_finite jit le log log1p logistic lt max min mul ne neg nextafter not or
     pad pjit pow random_bits random_fold_in random_seed random_unwrap random_wrap reduce_and
