@@ -92,7 +92,8 @@ def run(
     """
     checks.instance("model", model, Learner, "a learner such as bsgd_wu(…) or SGD(step_size=0.1)")
     checks.choice("on_bad", on_bad, ("skip", "raise"))
-    if jnp.ndim(ds) == 2 and jnp.shape(ds)[1] > 1 and on_bad == "skip":
+    ds = _array("ds", ds, "(T,)")
+    if ds.ndim == 2 and ds.shape[1] > 1 and on_bad == "skip":
         from jboost import multi  # which is made of what is here
 
         return multi.run(model, xs, ds, key, state, observe)

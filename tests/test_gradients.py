@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from table import FEW, SOME
+from table import FEW, LEARNERS, cases
 
 import jboost as jb
 
@@ -57,7 +57,15 @@ def test_through_the_first_sample_alone(base, x64):
         np.testing.assert_allclose(reverse[i], numeric, rtol=1e-4, atol=1e-7, err_msg=names[i])
 
 
-@pytest.mark.parametrize("model", SOME)
+# Reverse mode compiles for seconds: one part of each kind, the others in slow runs.
+SMOOTH = {
+    *LEARNERS,
+    *("SGD × Weighted × Newton", "SGD × RandomUpdate × MLPoly", "Scale, Bias, ScaleTarget"),
+    *("GaussNewton", "Huber", "Intervals"),
+}
+
+
+@pytest.mark.parametrize("model", cases(FEW, SMOOTH))
 def test_no_gradient_is_nan(model):
     xs, ds = (np.array(a) for a in jb.streams.duffing(16))
     xs[3], ds[5], xs[7, 1], ds[9] = 0.0, np.nan, np.inf, 1e30
