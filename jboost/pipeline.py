@@ -118,7 +118,7 @@ def pipeline(*parts: Transform | Learner) -> Pipeline:
     >>> from jboost.transforms import Bias, Scale, ScaleTarget
     >>> xs, ds = jb.streams.duffing(500)
     >>> model = pipeline(Scale(), Bias(), ScaleTarget(jb.Newton(0.99)))
-    >>> units = jnp.array([1e-6, 1.0, 1e6])
+    >>> units = jnp.array([[1e-6, 1.0, 1e6]])
     >>> plain, other = (jb.mse(model, *data) for data in [(xs, ds), (xs * units, 1e4 * ds)])
     >>> bool(abs(other / 1e8 / plain - 1) < 0.01)
     True

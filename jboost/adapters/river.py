@@ -41,7 +41,7 @@ class OnlineRegressor(base.MiniBatchRegressor):
     >>> regressor = OnlineRegressor("newton")
     >>> for i in range(100):
     ...     regressor.learn_one({"a": i % 7, "b": i % 3}, 2 * (i % 7) + 10)
-    >>> bool(abs(regressor.predict_one({"a": 5, "b": 1}) - 20) < 0.1)
+    >>> bool(abs(regressor.predict_one({"a": 5, "b": 1}) - 20) < 0.5)
     True
     """
 
