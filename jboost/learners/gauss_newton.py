@@ -31,8 +31,7 @@ class GaussNewton(Learner):
         J = ∂f/∂θ at x,    θ, P ← Newton's update for the input J and the target d − f(x) + Jᵀθ
 
     For a linear f this is :class:`jboost.Newton`; in general it is the extended Kalman filter. It
-    learns from a sample what first-order steps learn from a hundred, for O(p²) operations, p the
-    number of parameters: a perceptron of 150 parameters takes about 15 µs a sample.
+    costs O(p²) operations a sample, p the number of parameters.
 
     On the first 8,192 rows of the paper's sets, raw, inside ``Scale`` and ``ScaleTarget``, with
     the defaults (``experiments/nonlinear.py``, mean over four keys), then 300 random features under
