@@ -29,7 +29,7 @@ from jax import Array
 from jboost import checks
 from jboost.boost import Boosted, BoostedState
 from jboost.error_scale import ErrorScale
-from jboost.learners.base import Learner, Number, State, model, static
+from jboost.learners.base import Around, Learner, Number, State, model, static
 from jboost.learners.newton import CovarianceState, RootState
 from jboost.numerics import dtype_of, usable
 from jboost.pipeline import PipelineState
@@ -61,7 +61,7 @@ class OnChangeState(NamedTuple):
 
 
 @model
-class OnChange(Learner):
+class OnChange(Around):
     """A learner that begins anew where the stream does.
 
     At an alarm, before the sample that raised it is learned,
@@ -118,14 +118,6 @@ class OnChange(Learner):
             object.__setattr__(self, name, checks.number(name, getattr(self, name), **allowed))
         if self.warm_up is not None:
             object.__setattr__(self, "warm_up", checks.whole("warm_up", self.warm_up, at_least=0))
-
-    @property
-    def needs_key(self) -> bool:
-        return self.learner.needs_key
-
-    @property
-    def takes_missing(self) -> bool:
-        return self.learner.takes_missing
 
     def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> OnChangeState:
         dtype = dtype_of(dtype)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jboost import checks
-from jboost.learners.base import Learner, Number, State, model, repeated, static
+from jboost.learners.base import Around, Learner, Number, State, model, repeated, static
 from jboost.numerics import dtype_of, usable
 
 # What stands for a missing entry of a kept x: as unusable as NaN, but states stay finite.
@@ -33,7 +33,7 @@ class DelayedState(NamedTuple):
 
 
 @model
-class Delayed(Learner):
+class Delayed(Around):
     """A learner whose every answer comes ``delay`` samples late.
 
         at time t: predict d_t from x_t, then learn (x_{t−delay}, d_{t−delay})
@@ -66,14 +66,6 @@ class Delayed(Learner):
     def __post_init__(self) -> None:
         checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
         object.__setattr__(self, "delay", checks.whole("delay", self.delay, at_least=0))
-
-    @property
-    def needs_key(self) -> bool:
-        return self.learner.needs_key
-
-    @property
-    def takes_missing(self) -> bool:
-        return self.learner.takes_missing
 
     def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> DelayedState:
         dtype, zero = dtype_of(dtype), jnp.zeros((), jnp.int32)
@@ -158,7 +150,7 @@ class PendingState(NamedTuple):
 
 
 @model
-class Pending(Learner):
+class Pending(Around):
     """A learner that is asked now and answered later, in any order, by id.
 
         ask(state, id, x)        -> prediction, state
@@ -198,14 +190,6 @@ class Pending(Learner):
     def __post_init__(self) -> None:
         checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
         object.__setattr__(self, "capacity", checks.whole("capacity", self.capacity, at_least=1))
-
-    @property
-    def needs_key(self) -> bool:
-        return self.learner.needs_key
-
-    @property
-    def takes_missing(self) -> bool:
-        return self.learner.takes_missing
 
     def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> PendingState:
         dtype, n = dtype_of(dtype), self.capacity

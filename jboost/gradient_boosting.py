@@ -30,7 +30,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jboost import checks, copies
-from jboost.learners.base import Learner, Number, State, model, repeated, static
+from jboost.learners.base import Around, Learner, Number, State, model, repeated, static
 from jboost.numerics import Sum, dtype_of, usable
 
 
@@ -41,7 +41,7 @@ class ChainState(NamedTuple):
     own: Any
 
 
-class GradientChain(Learner):
+class GradientChain(Around):
     """What the two algorithms share; they say how a copy joins, and what it is told."""
 
     learner: Learner
@@ -72,14 +72,6 @@ class GradientChain(Learner):
         """What is learned besides the copies, after a sample; ``slope`` is g yⁱ⁻¹."""
         del slope, lam, L
         return own
-
-    @property
-    def needs_key(self) -> bool:
-        return self.learner.needs_key
-
-    @property
-    def takes_missing(self) -> bool:
-        return self.learner.takes_missing
 
     def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> ChainState:
         def make(one: Learner, key: Any = None) -> State:

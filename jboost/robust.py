@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jboost import checks
-from jboost.learners.base import Learner, Number, State, model, static
+from jboost.learners.base import Around, Learner, Number, State, model, static
 from jboost.numerics import dtype_of, usable
 from jboost.transforms.base import kept
 
@@ -72,7 +72,7 @@ class HuberState(NamedTuple):
 
 
 @model
-class Huber(Learner):
+class Huber(Around):
     """A learner under Huber's loss: quadratic for |e| ≤ k σ̂, linear beyond.
 
         form="weight":  learn d with weight min(1, k σ̂/|e|)
@@ -127,14 +127,6 @@ class Huber(Learner):
         if self.reject is not None:
             object.__setattr__(self, "reject", checks.number("reject", self.reject, above=0))
         checks.choice("form", self.form, ("weight", "target"))
-
-    @property
-    def needs_key(self) -> bool:
-        return self.learner.needs_key
-
-    @property
-    def takes_missing(self) -> bool:
-        return self.learner.takes_missing
 
     def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> HuberState:
         learner = self.learner.init(num_features, dtype, key=key)

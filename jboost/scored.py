@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jboost import checks, metrics
-from jboost.learners.base import Learner, Number, State, model
+from jboost.learners.base import Around, Learner, Number, State, model
 from jboost.numerics import usable
 
 
@@ -21,7 +21,7 @@ class ScoredState(NamedTuple):
 
 
 @model
-class Scored(Learner):
+class Scored(Around):
     """A learner and metrics of the predictions that it made before it learned.
 
     ``scores(state)`` has their values; a run's ``info`` reports those before the sample, as
@@ -49,14 +49,6 @@ class Scored(Learner):
         checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
         for one in jax.tree.leaves(self.metrics, is_leaf=metrics.is_metric):
             checks.instance("metrics", one, metrics.Metric, "a metric such as MSE(), or several")
-
-    @property
-    def needs_key(self) -> bool:
-        return self.learner.needs_key
-
-    @property
-    def takes_missing(self) -> bool:
-        return self.learner.takes_missing
 
     def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> ScoredState:
         learner = self.learner.init(num_features, dtype, key=key)

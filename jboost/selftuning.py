@@ -26,7 +26,7 @@ from jax import Array
 
 from jboost import checks, leaves
 from jboost import spaces as _spaces
-from jboost.learners.base import Learner, Number, State, model, repeated, static
+from jboost.learners.base import Around, Learner, Number, State, model, repeated, static
 from jboost.learners.newton import Newton, NewtonState
 from jboost.numerics import dtype_of, usable
 from jboost.surrogates import relaxed
@@ -49,7 +49,7 @@ class SelfTuningState(NamedTuple):
 
 
 @model
-class SelfTuning(Learner):
+class SelfTuning(Around):
     """A learner whose chosen floats follow the stream, from wherever they start.
 
         φ ← φ + clip(P h e/σ², ±Δ),    P⁻¹ ← β P⁻¹ + h hᵀ/σ²,    S, G ← update and its derivative
@@ -96,14 +96,6 @@ class SelfTuning(Learner):
         object.__setattr__(self, "trust", checks.number("trust", self.trust, above=0))
         object.__setattr__(self, "spaces", tuple((k, tuple(v)) for k, v in given.items()))
         self._start(jnp.result_type(float))  # names, ranges and values, while a user can hear of it
-
-    @property
-    def needs_key(self) -> bool:
-        return self.learner.needs_key
-
-    @property
-    def takes_missing(self) -> bool:
-        return self.learner.takes_missing
 
     @property
     def _chosen(self) -> tuple[dict[str, int], dict[str, _spaces.Space]]:

@@ -36,7 +36,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jboost.boost import Boosted
-from jboost.learners.base import Learner, Number, State, model, static
+from jboost.learners.base import Around, Learner, Number, State, model, static
 from jboost.learners.newton import LeastSquares
 from jboost.modes import DataReuse, Mode, PoissonReuse, RandomUpdate, Weighted
 
@@ -98,20 +98,12 @@ class _Relaxed(Mode):
 
 
 @model
-class _Between(Learner):
+class _Between(Around):
     """A learner that takes ρ: S at the whole number below or above, and the line between two."""
 
     learner: Learner
     mode: Mode
     surrogate: str = static()
-
-    @property
-    def needs_key(self) -> bool:
-        return self.learner.needs_key
-
-    @property
-    def takes_missing(self) -> bool:
-        return self.learner.takes_missing
 
     def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> State:
         return self.learner.init(num_features, dtype, key=key)

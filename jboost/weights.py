@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jboost import checks, draws
-from jboost.learners.base import Learner, Number, State, model, static
+from jboost.learners.base import Around, Learner, Number, State, model, static
 from jboost.learners.newton import CovarianceState, RootState
 from jboost.numerics import dtype_of, known, usable
 from jboost.products import dot, matvec, symmetric_matvec
@@ -24,7 +24,7 @@ MEMORY = 100  # samples
 
 
 @model
-class WeightColumn(Learner):
+class WeightColumn(Around):
     """A learner whose samples bring their weight along, in a column of x that it does not see.
 
     The weight multiplies the ``weight`` of an update. A sample whose weight is 0 is left out: it
@@ -51,14 +51,6 @@ class WeightColumn(Learner):
     def __post_init__(self) -> None:
         checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
         object.__setattr__(self, "column", checks.whole("column", self.column, at_least=-(2**31)))
-
-    @property
-    def needs_key(self) -> bool:
-        return self.learner.needs_key
-
-    @property
-    def takes_missing(self) -> bool:
-        return self.learner.takes_missing
 
     def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> State:
         return self.learner.init(num_features - 1, dtype, key=key)

@@ -129,3 +129,17 @@ class Learner(abc.ABC):
         """What a run may record about one step besides the prediction."""
         del state, x, d, key
         return {}
+
+
+class Around(Learner):
+    """A learner around one ``learner``: what it wants of a run is what that one wants."""
+
+    learner: Any
+
+    @property
+    def needs_key(self) -> bool:
+        return self.learner.needs_key
+
+    @property
+    def takes_missing(self) -> bool:
+        return self.learner.takes_missing

@@ -23,7 +23,7 @@ from jax import Array
 
 from jboost import checks
 from jboost.learners import splits
-from jboost.learners.base import Learner, Number, State, model, repeated, static
+from jboost.learners.base import Around, Learner, Number, State, model, repeated, static
 from jboost.learners.newton import Newton
 from jboost.numerics import dtype_of, known, usable
 
@@ -66,7 +66,7 @@ class _Look(NamedTuple):
 
 
 @model
-class PiecewiseLinear(Learner):
+class PiecewiseLinear(Around):
     """Regions of a binary tree over the inputs, split online where that helps, a learner in each.
 
     A node's learner sees (s∘x, 1) and learns what its parent leaves, so that a new region starts
@@ -138,14 +138,6 @@ class PiecewiseLinear(Learner):
             ("grace", checks.whole("grace", self.grace, at_least=1)),
         ):
             object.__setattr__(self, name, value)
-
-    @property
-    def needs_key(self) -> bool:
-        return self.learner.needs_key
-
-    @property
-    def takes_missing(self) -> bool:
-        return self.learner.takes_missing
 
     def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> TreeState:
         dtype = dtype_of(dtype)

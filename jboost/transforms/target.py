@@ -13,7 +13,7 @@ from jax import Array
 
 from jboost import checks
 from jboost.combine import from_mean
-from jboost.learners.base import Learner, Number, State, model
+from jboost.learners.base import Around, Learner, Number, State, model
 from jboost.numerics import known, usable
 from jboost.transforms.base import kept, real
 from jboost.transforms.scale import Scale
@@ -27,7 +27,7 @@ class ScaledState(NamedTuple):
 
 
 @model
-class ScaleTarget(Learner):
+class ScaleTarget(Around):
     """A learner whose targets are scaled by their past, and its estimates back.
 
         d′ = (d − m)/s within ±c,    d̂ = m + s y
@@ -62,14 +62,6 @@ class ScaleTarget(Learner):
     def __post_init__(self) -> None:
         checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
         checks.instance("scale", self.scale, Scale, "a Scale() or Scale('range')")
-
-    @property
-    def needs_key(self) -> bool:
-        return self.learner.needs_key
-
-    @property
-    def takes_missing(self) -> bool:
-        return self.learner.takes_missing
 
     def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> ScaledState:
         return ScaledState(
