@@ -26,10 +26,11 @@ import numpy as np
 from common import Experiment, dress, spread, style
 
 import jboost as jb
-from jboost import catalogue, datasets, plots
+from jboost import catalogue, datasets
 from jboost.auto import Seeded, auto, experts
 from jboost.baselines import LastValue, RunningMean
 from jboost.learners import Learner
+from jboost.reports import plots
 
 CHOSEN, HELD_OUT = (
     ("kin8nm", "california", "mv", "onp"),
@@ -131,7 +132,7 @@ def stream(name: str, units: str, rows: int) -> tuple[Any, Any, float]:
 
 def river_times(xs: Any, ds: Any) -> dict[str, float]:
     """µs a sample of two of river's, where it is installed, on the first rows of the stream."""
-    from jboost.peers import river_predictions
+    from jboost.reports.peers import river_predictions
 
     out = {}
     for name in TIMED:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jboost import datasets
-from jboost.peers import river_predictions
+from jboost.reports.peers import river_predictions
 
 FILE = Path(__file__).parent / "results" / "peers.json"
 ROWS = 8_192

@@ -26,7 +26,7 @@ from tables import markdown
 import jboost as jb
 from jboost import catalogue, datasets
 from jboost.auto import auto
-from jboost.peers import river_predictions
+from jboost.reports.peers import river_predictions
 
 RIVALS = tuple(
     name + peers.SCALED for name in ("HoeffdingAdaptiveTreeRegressor", "AMRules", "ARFRegressor")

@@ -24,7 +24,7 @@ from jax import Array
 from table1 import stream
 
 import jboost as jb
-from jboost import datasets, plots
+from jboost import datasets
 from jboost.baselines import (
     HullBoosting,
     LastValue,
@@ -34,6 +34,7 @@ from jboost.baselines import (
     poisson_boosting,
 )
 from jboost.learners import Learner
+from jboost.reports import plots
 
 M = 20
 RIDGE = 0.1

@@ -21,7 +21,7 @@ from protocol import (
     single,
 )
 
-from jboost import plots
+from jboost.reports import plots
 
 READINGS = {"literal": True, "safe": False}
 DRAWN = ("NSGD 0.01", "uniform", "RLS")  # the combiners whose curves are kept

@@ -25,10 +25,11 @@ from common import Experiment, dress
 from numpy.typing import NDArray
 
 import jboost as jb
-from jboost import datasets, plots
-from jboost.change import OnChange
-from jboost.intervals import Intervals, band
+from jboost import datasets
 from jboost.learners import Learner
+from jboost.reports import plots
+from jboost.wrappers.change import OnChange
+from jboost.wrappers.intervals import Intervals, band
 
 COVERAGE, AFTER, WINDOW = 0.9, 2000, 50
 WIDE = 30  # columns from which the booster has 5 learners instead of 20

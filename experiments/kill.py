@@ -22,7 +22,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jboost import catalogue, checkpoint
+from jboost import catalogue
+from jboost.checkpoints import checkpoint
 
 LONGEST = 0.5  # seconds after a block was written: about what the next one takes
 QUIET: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

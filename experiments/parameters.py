@@ -30,7 +30,7 @@ from protocol import (
 )
 
 import jboost as jb
-from jboost import plots
+from jboost.reports import plots
 
 NAMES = ("BSGD-RU", "BNM-RU")
 CHOSEN = ("NSGD 0.01", "uniform", "RLS")

@@ -17,10 +17,11 @@ import numpy as np
 from common import Experiment
 
 import jboost as jb
-from jboost import metrics, multi
-from jboost.delayed import Delayed
-from jboost.robust import Huber
-from jboost.weights import Budget
+from jboost import metrics
+from jboost.wrappers import multi
+from jboost.wrappers.delayed import Delayed
+from jboost.wrappers.robust import Huber
+from jboost.wrappers.weights import Budget
 
 DELAYS = (0, 1, 10, 1000)
 Q = 8

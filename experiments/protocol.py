@@ -18,7 +18,7 @@ from jax import Array
 
 import jboost as jb
 from jboost.boost import RLS_COMBINER, Boosted
-from jboost.combine import from_mean
+from jboost.combiners.combine import from_mean
 from jboost.learners import Learner
 
 SINGLE = ("SGD", "NM")

@@ -63,7 +63,8 @@ def write(folder: Path, rows: int) -> None:
 def measure(path: Path) -> dict[str, float]:
     """Rows a second of one source, without compilation, and the memory that it took, in MB."""
     import jboost as jb
-    from jboost import catalogue, sources
+    from jboost import catalogue
+    from jboost.files import sources
 
     def source() -> Any:
         if path.suffix == ".npy":

@@ -14,8 +14,8 @@ import jax
 import numpy as np
 
 import jboost as jb
-from jboost import plots
-from jboost.sweep import SweepInterrupted, sweep
+from jboost.reports import plots
+from jboost.sweeps.sweep import SweepInterrupted, sweep
 
 
 def main(argv: Sequence[str] | None = None) -> None:

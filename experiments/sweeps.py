@@ -25,8 +25,8 @@ from common import Experiment, Progress
 from speed_cases import RIDGE, STEP, TARGET, M, Settings, combiner_of, native_settings, stream
 
 import jboost as jb
-from jboost import devices, many
-from jboost.sweep import sweep
+from jboost.sweeps import devices, many
+from jboost.sweeps.sweep import sweep
 
 R = 3
 

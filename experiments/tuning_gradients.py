@@ -17,9 +17,10 @@ import numpy as np
 from common import Progress
 
 import jboost as jb
-from jboost import engine, leaves
+from jboost import engine
 from jboost.boost import Boosted
-from jboost.hypergradient import hypergradient
+from jboost.tuning import leaves
+from jboost.tuning.hypergradient import hypergradient
 
 # By default the cap on P is 1/ridge, where P starts: there the error has a kink in both of them.
 NEWTON = jb.Newton(0.99, ridge=0.1, max_variance=30.0)

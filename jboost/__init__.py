@@ -8,22 +8,16 @@ from importlib.metadata import version
 from jboost import baselines as baselines
 from jboost import datasets, streams, theory
 from jboost import engine as engine
-from jboost import intervals as intervals
 from jboost import metrics as metrics
-from jboost import multi as multi
 from jboost import networks as networks
-from jboost import report as report
-from jboost.aggregate import BOA, EWA, MLPoly
 from jboost.auto import auto
 from jboost.boost import boost
-from jboost.change import OnChange
-from jboost.checkpoint import CheckpointError as CheckpointError
-from jboost.checkpoint import load, save
-from jboost.combine import NSGD, Uniform
-from jboost.delayed import Delayed, Pending
+from jboost.checkpoints.checkpoint import CheckpointError as CheckpointError
+from jboost.checkpoints.checkpoint import load, save
+from jboost.combiners.aggregate import BOA, EWA, MLPoly
+from jboost.combiners.combine import NSGD, Uniform
+from jboost.combiners.refine import Refined
 from jboost.driver import run_stream as run_stream
-from jboost.hypergradient import hypergradient
-from jboost.intervals import Intervals
 from jboost.learners import (
     NLMS,
     SGD,
@@ -36,12 +30,9 @@ from jboost.learners import (
 from jboost.models import bnm_dr, bnm_ru, bnm_wu, bsgd_dr, bsgd_ru, bsgd_wu
 from jboost.modes import DataReuse, PoissonReuse, RandomUpdate, Weighted
 from jboost.pipeline import pipeline
-from jboost.refine import Refined
-from jboost.robust import Huber
+from jboost.reports import report as report
 from jboost.run import ase, mse, run
-from jboost.scored import Scored
-from jboost.selftuning import SelfTuning
-from jboost.sweep import sweep
+from jboost.sweeps.sweep import sweep
 from jboost.transforms import (
     Bias,
     Impute,
@@ -53,8 +44,17 @@ from jboost.transforms import (
     ScaleTarget,
     Select,
 )
-from jboost.tune import tune
-from jboost.weights import Budget, WeightColumn
+from jboost.tuning.hypergradient import hypergradient
+from jboost.tuning.selftuning import SelfTuning
+from jboost.tuning.tune import tune
+from jboost.wrappers import intervals as intervals
+from jboost.wrappers import multi as multi
+from jboost.wrappers.change import OnChange
+from jboost.wrappers.delayed import Delayed, Pending
+from jboost.wrappers.intervals import Intervals
+from jboost.wrappers.robust import Huber
+from jboost.wrappers.scored import Scored
+from jboost.wrappers.weights import Budget, WeightColumn
 
 __version__ = version("jboost")
 

@@ -19,13 +19,13 @@ from jax import Array
 
 from jboost import checks
 from jboost.boost import boost
+from jboost.combiners.refine import Refined
 from jboost.learners.base import Learner, Number, State, model, static
 from jboost.learners.gauss_newton import GaussNewton
 from jboost.learners.newton import Newton
 from jboost.learners.sgd import NLMS
 from jboost.networks import Perceptron
 from jboost.pipeline import pipeline
-from jboost.refine import Refined
 from jboost.transforms import Bias, Impute, Polynomial, Scale, ScaleAlike, ScaleTarget, Select
 
 SIZES = {"small": 60, "medium": 150, "large": 300}  # parameters of a network

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jboost.boost import Boosted, boost
-from jboost.combine import Uniform
+from jboost.combiners.combine import Uniform
 from jboost.gradient_boosting import HullBoosting, SpanBoosting
 from jboost.learners.base import Learner, Number, model
 from jboost.modes import PoissonReuse

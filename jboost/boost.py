@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 
 from jboost import checks, copies, draws
-from jboost.combine import NSGD, from_mean
+from jboost.combiners.combine import NSGD, from_mean
 from jboost.emphasis import Emphasis, EmphasisState
 from jboost.learners.base import Learner, Number, State, model, repeated, static
 from jboost.learners.newton import Newton

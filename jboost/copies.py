@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost import trailing
+from jboost.layout import trailing
 from jboost.learners.base import Learner
 from jboost.products import written_for
 

@@ -181,7 +181,7 @@ def verdict(results: list[Result]) -> list[str]:
 
 def picture(results: list[Result]) -> Figure:
     """ASE over time: a row for each single learner, a column for each combiner."""
-    from jboost import plots
+    from jboost.reports import plots
 
     singles = [row for row in results if row.combiner == "none"]
     combiners = list(dict.fromkeys(row.combiner for row in results if row.combiner != "none"))

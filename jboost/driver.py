@@ -17,10 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost import atomic, checks, engine
-from jboost.archive import CheckpointError
+from jboost import checks, engine
 from jboost.blocks import Ahead, Prepared, Source, pieces, prepare, worth_of_a_call
-from jboost.checkpoint import read, save
+from jboost.checkpoints import atomic
+from jboost.checkpoints.archive import CheckpointError
+from jboost.checkpoints.checkpoint import read, save
 from jboost.learners.base import Learner, State
 from jboost.numerics import LARGEST
 from jboost.run import Observe, Trace, bad_rows, check_state, checked_key, initial, scan

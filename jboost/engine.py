@@ -24,7 +24,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.core import Tracer
 
-from jboost import checks, lanes
+from jboost import checks
+from jboost.layout import lanes
 from jboost.learners.base import Learner, State
 from jboost.products import written_for
 

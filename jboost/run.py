@@ -11,9 +11,9 @@ import numpy as np
 from jax import Array
 
 from jboost import checks, engine
+from jboost.checkpoints.template import mismatch, template
 from jboost.learners.base import Learner, State
 from jboost.numerics import usable
-from jboost.template import mismatch, template
 
 Observe = Callable[[State, "Info"], Any]
 
@@ -94,7 +94,7 @@ def run(
     checks.choice("on_bad", on_bad, ("skip", "raise"))
     ds = _array("ds", ds, "(T,)")
     if ds.ndim == 2 and ds.shape[1] > 1 and on_bad == "skip":
-        from jboost import multi  # which is made of what is here
+        from jboost.wrappers import multi
 
         return multi.run(model, xs, ds, key, state, observe)
     xs, ds = _stream(xs, ds)

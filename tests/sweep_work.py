@@ -7,9 +7,9 @@ import jax
 import numpy as np
 
 import jboost as jb
-from jboost import jobs
-from jboost.fleet import Fleet
-from jboost.sweep import sweep
+from jboost.sweeps import jobs
+from jboost.sweeps.fleet import Fleet
+from jboost.sweeps.sweep import sweep
 
 computed = 0
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jboost as jb
-from jboost.aggregate import BOA, EWA, MLPoly
-from jboost.combine import FromMean, from_mean
+from jboost.combiners.aggregate import BOA, EWA, MLPoly
+from jboost.combiners.combine import FromMean, from_mean
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 RULES = {"EWA": EWA(), "EWA, rate": EWA(rate=0.3), "BOA": BOA(), "MLPoly": MLPoly()}

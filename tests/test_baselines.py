@@ -14,7 +14,7 @@ import jboost as jb
 from jboost import baselines
 from jboost.baselines import HullBoosting, LastValue, RunningMean, SpanBoosting
 from jboost.extras import MissingExtra
-from jboost.peers import river_predictions
+from jboost.reports.peers import river_predictions
 
 KEY = jax.random.key(2)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost.change import OnChange
+from jboost.wrappers.change import OnChange
 
 
 def changing(T, columns=3, noise=0.1):

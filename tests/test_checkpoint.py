@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from table import EVERY, SOME
 
 import jboost as jb
-from jboost import archive
-from jboost.checkpoint import CheckpointError, inspect, load, read, save
-from jboost.description import Store, describe, fingerprint, rebuild
+from jboost.checkpoints import archive
+from jboost.checkpoints.checkpoint import CheckpointError, inspect, load, read, save
+from jboost.checkpoints.description import Store, describe, fingerprint, rebuild
+from jboost.checkpoints.template import template
 from jboost.emphasis import Emphasis
 from jboost.learners import Learner, base, model, static
 from jboost.modes import Mode
-from jboost.template import template
 
 KEY = jax.random.key(7)
 SMALL = jb.SGD(step_size=0.1)

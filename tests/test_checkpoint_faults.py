@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost import archive, atomic
-from jboost.checkpoint import read, save
+from jboost.checkpoints import archive, atomic
+from jboost.checkpoints.checkpoint import read, save
 
 SMALL = jb.SGD(step_size=0.1)
 
@@ -164,7 +164,7 @@ WRITER = """
 import os, sys
 import numpy as np
 import jboost as jb
-from jboost.checkpoint import save
+from jboost.checkpoints.checkpoint import save
 from jboost.learners import RootState
 
 def write(path, i, n=300):

@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost import archive
-from jboost.checkpoint import CheckpointError, inspect, load, save
-from jboost.description import Store, fingerprint
+from jboost.checkpoints import archive
+from jboost.checkpoints.checkpoint import CheckpointError, inspect, load, save
+from jboost.checkpoints.description import Store, fingerprint
 
 KEY = jax.random.key(7)
 SMALL = jb.SGD(step_size=0.1)

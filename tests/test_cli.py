@@ -9,8 +9,9 @@ import pytest
 from PIL import Image
 
 import jboost as jb
-from jboost import demo, plots
+from jboost import demo
 from jboost.cli import main
+from jboost.reports import plots
 
 LENGTH = 300
 

@@ -21,9 +21,13 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost import catalogue, checkpoint, delimited, files, pictures, predictions, tally
+from jboost import catalogue
 from jboost.auto import auto
+from jboost.checkpoints import checkpoint
 from jboost.cli import main
+from jboost.files import delimited, predictions
+from jboost.files import formats as files
+from jboost.reports import pictures, tally
 
 pytest.importorskip("pyarrow")
 from PIL import Image
@@ -205,7 +209,8 @@ def _arrays(path: str) -> list[Any]:
 
 PROGRAM = """
 import sys, time
-from jboost import delimited, predictions
+from jboost.files import delimited
+from jboost.files import predictions
 from jboost.cli import main
 delimited.PIECE = 20_000
 write = predictions.Predictions.write

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost.delayed import Delayed, Pending
+from jboost.wrappers.delayed import Delayed, Pending
 
 KEY = jax.random.key(2)
 LEARNERS = {

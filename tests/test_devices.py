@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost import devices, jobs
-from jboost.sweep import sweep
+from jboost.sweeps import devices, jobs
+from jboost.sweeps.sweep import sweep
 
 WORK = Path(__file__).parent / "sweep_work.py"
 

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost import blocks, checkpoint, engine
+from jboost import blocks, engine
+from jboost.checkpoints import checkpoint
 from jboost.driver import run_stream
 
 KEY = jax.random.key(5)

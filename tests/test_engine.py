@@ -10,7 +10,8 @@ import pytest
 from table import EVERY, SOME
 
 import jboost as jb
-from jboost import engine, lanes
+from jboost import engine
+from jboost.layout import lanes
 
 KEY = jax.random.key(11)
 with_kernel = pytest.mark.skipif(

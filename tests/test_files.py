@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jboost import delimited, sources
-from jboost.columns import DataError
+from jboost.files import delimited, sources
+from jboost.files.columns import DataError
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost.fleet import Fleet
-from jboost.packing import Packing
+from jboost.layout.packing import Packing
+from jboost.sweeps.fleet import Fleet
 
 KEY = jax.random.key(4)
 N, R, LENGTH = 40, 2, 24

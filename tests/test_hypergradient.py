@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost import engine, leaves
-from jboost.hypergradient import hypergradient
-from jboost.surrogates import relaxed
+from jboost import engine
+from jboost.tuning import leaves
+from jboost.tuning.hypergradient import hypergradient
+from jboost.tuning.surrogates import relaxed
 
 KEY = jax.random.key(0)
 METHODS = ("forward", "reverse")
@@ -249,7 +250,7 @@ def test_a_loop_of_unknown_length_goes_forward(monkeypatch):
     model = jb.boost(jb.EWA(rate=0.1), 1, mode=jb.DataReuse(2), **UNIFORM)
     with pytest.raises(ValueError, match="use method='forward'"):
         hypergradient(model, xs, ds, wrt="rate", method="reverse")
-    monkeypatch.setattr(sys.modules["jboost.hypergradient"], "MOST_FORWARD", 0)
+    monkeypatch.setattr(sys.modules["jboost.tuning.hypergradient"], "MOST_FORWARD", 0)
     slope = hypergradient(model, xs, ds, wrt="rate")[1]["rate"]
     assert np.isfinite(slope) and slope != 0
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost.intervals import Intervals, band, interval, spread
+from jboost.wrappers.intervals import Intervals, band, interval, spread
 
 Z = 1.6448536269514722  # of 90 %
 

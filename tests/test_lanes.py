@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost import engine, lanes, trailing
-from jboost.lanes import Layout
+from jboost import engine
+from jboost.layout import lanes, trailing
+from jboost.layout.lanes import Layout
 
 KEY = jax.random.key(3)
 

@@ -9,7 +9,7 @@ import pytest
 import jboost as jb
 from jboost import metrics
 from jboost.metrics import MAE, MASE, MSE, R2, RMSE, Coverage, Pinball
-from jboost.scored import Scored
+from jboost.wrappers.scored import Scored
 
 
 def stream(T=400, seed=0):

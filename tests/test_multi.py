@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost import multi
+from jboost.wrappers import multi
 
 KEY = jax.random.key(4)
 Q = 3

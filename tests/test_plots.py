@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jboost import extras, plots
+from jboost import extras
+from jboost.reports import plots
 
 
 def test_curves_carry_names_values_and_distinct_styles():

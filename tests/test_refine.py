@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost.combine import Uniform
-from jboost.refine import Refined
+from jboost.combiners.combine import Uniform
+from jboost.combiners.refine import Refined
 from jboost.transforms import ScaleAlike
 
 T, M = 2000, 4

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost import report, theory
+from jboost import theory
+from jboost.reports import report
 
 KEY = jax.random.key(0)
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost.robust import GAUSSIAN, Huber, Median
-from jboost.weights import Budget, WeightColumn
+from jboost.wrappers.robust import GAUSSIAN, Huber, Median
+from jboost.wrappers.weights import Budget, WeightColumn
 
 KEY = jax.random.key(6)
 

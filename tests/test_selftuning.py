@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost.selftuning import SelfTuning
+from jboost.tuning.selftuning import SelfTuning
 
 KEY = jax.random.key(0)
 

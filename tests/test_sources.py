@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost import sources
-from jboost.columns import Column, Columns, DataError, bucket
+from jboost.files import sources
+from jboost.files.columns import Column, Columns, DataError, bucket
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("narwhals")

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost import chains, engine, jobs, many, sweep_plots
-from jboost.results import Table
-from jboost.sweep import SweepInterrupted, sweep
+from jboost import engine
+from jboost.sweeps import chains, jobs, many
+from jboost.sweeps import plots as sweep_plots
+from jboost.sweeps.results import Table
+from jboost.sweeps.sweep import SweepInterrupted, sweep
 
 KEYS = jax.random.split(jax.random.key(5), 16)
 NSGD = jb.NSGD(step_size=0.1)
@@ -287,8 +289,8 @@ def test_other_bad_arguments_say_what_to_do():
 
 ABORTS = """
 import numpy as np, jboost as jb
-from jboost.fleet import Fleet
-from jboost.sweep import sweep
+from jboost.sweeps.fleet import Fleet
+from jboost.sweeps.sweep import sweep
 
 def make(m, step):
     return jb.boost(jb.SGD(step), m, target_mse=0.1, combiner=jb.Uniform())

@@ -7,8 +7,9 @@ import optax
 import pytest
 
 import jboost as jb
-from jboost import spaces, tune_plots
-from jboost.tune import tune
+from jboost.tuning import plots as tune_plots
+from jboost.tuning import spaces
+from jboost.tuning.tune import tune
 
 DUFFING = tuple(np.asarray(a) for a in jb.streams.duffing(3000))
 

@@ -21,11 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost import engine
+from jboost.checkpoints.template import template
+from jboost.layout.packing import Packing
 from jboost.learners.base import Learner, State
 from jboost.numerics import usable
-from jboost.packing import Packing
 from jboost.run import initial, scan
-from jboost.template import template
 
 # Rows a program is compiled for: the list of single samples, and what batches are cut to. A batch
 # of few rows is cut to lists, as to compile another program would take longer.

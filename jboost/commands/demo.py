@@ -61,7 +61,8 @@ def add(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run it."""
     start = time.perf_counter()
-    from jboost import demo, extras, plots
+    from jboost import demo, extras
+    from jboost.reports import plots
 
     print(f"Duffing map, {args.length:,} samples\n{demo.SETTINGS}\n", flush=True)
     with Progress() as progress:

@@ -34,7 +34,7 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print it."""
-    from jboost import checkpoint
+    from jboost.checkpoints import checkpoint
 
     try:
         found = checkpoint.inspect(args.checkpoint)
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _of_a_run(extra: Any) -> dict[str, str]:
     """What ``jboost run`` has kept beside the state, as far as it is there."""
-    from jboost.columns import Columns, DataError
+    from jboost.files.columns import Columns, DataError
 
     shown: dict[str, str] = {}
     match extra:
@@ -101,6 +101,6 @@ def _model(node: Any, indent: int) -> str:
 
 
 def _bytes(dtype: str) -> int:
-    from jboost.archive import DTYPES
+    from jboost.checkpoints.archive import DTYPES
 
     return DTYPES[dtype].itemsize

@@ -92,7 +92,7 @@ def settings(args: argparse.Namespace, name: str) -> dict[str, Any]:
 
 def source_of(args: argparse.Namespace, columns: Any = None, missing: str | None = None) -> Any:
     """The stream that the options describe; ``columns`` and ``missing`` of a run to go on with."""
-    from jboost import sources
+    from jboost.files import sources
 
     if columns is None and args.target is None:
         raise CommandError("--target is missing: which column is to be predicted?", WRONG_USAGE)
@@ -123,7 +123,7 @@ def source_of(args: argparse.Namespace, columns: Any = None, missing: str | None
 @contextmanager
 def reading(name: str) -> Iterator[None]:
     """What is wrong with the data is one sentence, and an exit status of its own."""
-    from jboost.columns import DataError
+    from jboost.files.columns import DataError
 
     try:
         yield

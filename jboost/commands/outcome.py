@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from jboost import __version__
-from jboost.columns import Columns
 from jboost.commands.terminal import DONE, CommandError, say_error
-from jboost.tally import Tally
+from jboost.files.columns import Columns
+from jboost.reports.tally import Tally
 
 
 @dataclass
@@ -49,7 +49,7 @@ def refuse_huge(model: Any, width: int) -> None:
     """A model that would not fit into memory is refused before anything is computed."""
     import jax
 
-    from jboost.template import template
+    from jboost.checkpoints.template import template
 
     state = template(model, width, "float32")
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
@@ -143,14 +143,14 @@ def _not_written(path: Path, reason: object) -> int:
 
 
 def _figure(done: Outcome) -> Any:
-    from jboost import pictures
+    from jboost.reports import pictures
 
     title = f"{done.name} on {_short(done)}"
     return pictures.error_over_time(done.tally.curves(), title=title)[0].figure
 
 
 def _picture(done: Outcome, path: Path) -> None:
-    from jboost import plots
+    from jboost.reports import plots
 
     plots.save(_figure(done), path)
 
@@ -158,8 +158,9 @@ def _picture(done: Outcome, path: Path) -> None:
 def _page(done: Outcome, path: Path) -> None:
     import jax
 
-    from jboost import extras, page
-    from jboost.atomic import replacing
+    from jboost import extras
+    from jboost.checkpoints.atomic import replacing
+    from jboost.reports import page
 
     try:
         figure = page.image(_figure(done), "mean squared error over time, so far and of each span")

@@ -134,9 +134,10 @@ def _is(path: Any, file: str) -> bool:
 
 def _kept(args: argparse.Namespace) -> _Kept | None:
     """What the checkpoint holds, where there is one."""
-    from jboost import catalogue, checkpoint, checks
-    from jboost.columns import Columns
-    from jboost.tally import Tally
+    from jboost import catalogue, checks
+    from jboost.checkpoints import checkpoint
+    from jboost.files.columns import Columns
+    from jboost.reports.tally import Tally
 
     if not os.path.exists(args.checkpoint):
         return None
@@ -209,7 +210,7 @@ def _stream(
     """The run over the source; the answers of its blocks are put aside for whoever counts them."""
     import jax
 
-    from jboost.checkpoint import CheckpointError
+    from jboost.checkpoints.checkpoint import CheckpointError
     from jboost.driver import run_stream
 
     def blocks(position: int) -> Iterator[Any]:
@@ -231,7 +232,7 @@ def _stream(
 
 def _predictions(args: argparse.Namespace, kept: _Kept | None, position: int) -> Any:
     """Where predictions go; what was written after the checkpoint will be made again."""
-    from jboost.predictions import HEADER, Predictions
+    from jboost.files.predictions import HEADER, Predictions
 
     if args.predictions is None:
         return contextlib.nullcontext()

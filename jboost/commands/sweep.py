@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     import numpy as np
 
     from jboost import catalogue
-    from jboost.sweep import sweep
+    from jboost.sweeps.sweep import sweep
 
     name = options.model_of(args)
     fixed = options.settings(args, name)
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
         if args.table is not None:
             args.table.write_text(_csv(table))
         if args.plot is not None:
-            from jboost import plots
+            from jboost.reports import plots
 
             plots.save(table.plot().figure, args.plot)
     except OSError as error:

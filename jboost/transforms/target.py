@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jboost import checks
-from jboost.combine import from_mean
+from jboost.combiners.combine import from_mean
 from jboost.learners.base import Around, Learner, Number, State, model
 from jboost.numerics import known, usable
 from jboost.transforms.base import kept, real

@@ -1,0 +1,244 @@
+"""A model as JSON and arrays, and back: what a checkpoint says about hyperparameters.
+
+A model is described by the names of its classes and the values of their fields. Names are looked up
+among the classes that :func:`jboost.learners.base.model` has made; nothing is imported, called or
+evaluated because a file says so. Numbers come back exactly, with their types.
+
+| in the model                       | in the description                                  |
+|------------------------------------|-----------------------------------------------------|
+| None, bool, int, finite float, str | itself (a str in static fields only)                |
+| inf, nan                           | {"float": "inf"}                                    |
+| tuple                              | [...]                                               |
+| list, dict with str keys           | {"list": [...]}, {"dict": {...}}                    |
+| NumPy array or scalar, JAX array   | {"array": its name, "kind": "numpy", "scalar", "jax"} |
+| model                              | {"class": "SGD", "fields": {...}}                   |
+| anything else in a static field    | {"opaque": what it is}: the caller must supply it   |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jboost import checks
+from jboost.checkpoints.archive import DTYPES, Arrays, CheckpointError
+from jboost.learners.base import MODELS, name_of
+
+DEEPEST = 100  # levels of nesting; far below where Python's own stack would end
+
+
+class Store:
+    """Arrays by name, and which of them are the data of PRNG keys, with their implementation."""
+
+    def __init__(self, arrays: Arrays | None = None, keys: Mapping[str, str] | None = None) -> None:
+        self.arrays: Arrays = {} if arrays is None else arrays
+        self.keys: dict[str, str] = {} if keys is None else dict(keys)
+
+    def put(self, name: str, leaf: Any) -> str:
+        """Keep an array, a number or a PRNG key; returns the name it has in the file."""
+        if checks.is_traced(leaf):
+            raise TypeError(f"{name} must be known to be saved; got a tracer: save outside of jit")
+        name = self.free(name)
+        if is_key(leaf):
+            self.keys[name] = str(jax.random.key_impl(leaf))
+            leaf = jax.random.key_data(leaf)
+        array = np.asarray(leaf)
+        if array.dtype.name not in DTYPES:
+            raise TypeError(f"{name} must be of dtype {', '.join(DTYPES)}; got {array.dtype}")
+        self.arrays[name] = array
+        return name
+
+    def free(self, name: str) -> str:
+        """The name in letters that any archive can hold, not used before."""
+        name = re.sub(r"[^A-Za-z0-9_.\[\]-]", "_", name)
+        while name in self.arrays:
+            name += "~"
+        return name
+
+    def get(self, name: str) -> jax.Array:
+        """What was kept, on the default device; refused where JAX would change its type."""
+        array = self.arrays[name]
+        if name in self.keys:
+            return jax.random.wrap_key_data(jnp.asarray(array), impl=self.keys[name])
+        refuse_narrowing(array.dtype)
+        # A copy: an array that shares its memory with NumPy's could not be donated to a run.
+        return jnp.array(array)
+
+
+def is_key(value: Any) -> bool:
+    """Whether a value is a ``jax.random.key``, or an array of them."""
+    return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
+def refuse_narrowing(dtype: Any) -> None:
+    """Refuse 64-bit numbers where JAX would silently halve them."""
+    if jax.dtypes.canonicalize_dtype(dtype) != dtype:
+        raise CheckpointError(
+            f"holds {np.dtype(dtype).name} numbers, which JAX is set to cut to 32 bits. Switch on "
+            "float64 before loading: jax.config.update('jax_enable_x64', True)"
+        )
+
+
+def describe(model: Any, store: Store, *, opaque: bool = False) -> Any:
+    """The description of a model; its arrays go to the store.
+
+    >>> from jboost.learners import SGD
+    >>> describe(SGD(step_size=0.1), Store())
+    {'class': 'SGD', 'fields': {'step_size': 0.1, 'guard': True}}
+
+    With ``opaque`` a function is described by its name alone, and :func:`rebuild` will refuse it.
+    """
+
+    def encode(value: Any, path: str, static: bool, depth: int) -> Any:
+        if depth > DEEPEST:
+            raise ValueError(f"{path} is nested too deeply to be saved: at most {DEEPEST} levels")
+        if value is None or type(value) in (bool, int) or (type(value) is str and static):
+            return value
+        if type(value) is float:
+            return value if math.isfinite(value) else {"float": repr(value)}
+        if type(value) is tuple:
+            return [encode(v, f"{path}[{i}]", static, depth + 1) for i, v in enumerate(value)]
+        if type(value) is list:
+            return {"list": encode(tuple(value), path, static, depth)}
+        if type(value) is dict and all(type(key) is str for key in value):
+            items = value.items()
+            return {"dict": {k: encode(v, f"{path}.{k}", static, depth + 1) for k, v in items}}
+        if isinstance(value, (np.ndarray, np.generic, jax.Array)):
+            kind = "scalar" if isinstance(value, np.generic) else "numpy"
+            kind = "jax" if isinstance(value, jax.Array) else kind
+            return {"array": store.put(path, value), "kind": kind}
+        name = name_of(type(value))
+        cls = MODELS.get(name)
+        if cls is not None and cls is type(value):
+            fields = {}
+            for field in dataclasses.fields(cls):
+                inner, is_static = getattr(value, field.name), bool(field.metadata.get("static"))
+                fields[field.name] = encode(inner, f"{path}.{field.name}", is_static, depth + 1)
+            return {"class": name, "fields": fields}
+        if not (opaque and static):
+            raise TypeError(_cannot_hold(path, value, static))
+        return {"opaque": _name(value)}
+
+    return encode(model, "model", False, 0)
+
+
+def rebuild(description: Any, store: Store) -> Any:
+    """The model that was described; a :class:`CheckpointError` where that is not possible."""
+
+    def decode(node: Any, path: str, static: bool, depth: int) -> Any:
+        if depth > DEEPEST:
+            raise CheckpointError(f"is not usable: {path} is nested too deeply")
+        if node is None or type(node) in (bool, int, float) or (type(node) is str and static):
+            return node
+        if type(node) is list:
+            return tuple(decode(v, f"{path}[{i}]", static, depth + 1) for i, v in enumerate(node))
+        match node:
+            case {"float": "inf" | "-inf" | "nan" as text, **rest} if not rest:
+                return float(text)
+            case {"list": list(inner), **rest} if not rest:
+                return list(decode(inner, path, static, depth))
+            case {"dict": dict(inner), **rest} if not rest:
+                items = inner.items()
+                return {k: decode(v, f"{path}.{k}", static, depth + 1) for k, v in items}
+            case {"array": str(name), "kind": "jax", **rest} if not rest and name in store.arrays:
+                return store.get(name)
+            case {"array": str(name), "kind": "numpy" | "scalar" as kind, **rest} if (
+                not rest and name in store.arrays
+            ):
+                return store.arrays[name] if kind == "numpy" else store.arrays[name][()]
+            case {"class": str(name), "fields": dict(inner), **rest} if not rest:
+                cls = MODELS.get(name)
+                if cls is None:
+                    raise CheckpointError(
+                        f"needs the model class {name!s:.100}, which is not known here. Import the "
+                        "module that defines it before loading, or upgrade jboost"
+                    )
+                fields = {field.name: field for field in dataclasses.fields(cls)}
+                for key in inner:
+                    if key not in fields:
+                        raise CheckpointError(
+                            f"has a setting {path}.{key!s:.100}, which {name} does not know here. "
+                            "Upgrade jboost or the package that defines it"
+                        )
+                values = {}
+                for key, value in inner.items():
+                    is_static = bool(fields[key].metadata.get("static"))
+                    values[key] = decode(value, f"{path}.{key}", is_static, depth + 1)
+                return _build(cls, values)
+            case {"opaque": str(what), **rest} if not rest:
+                raise CheckpointError(
+                    f"cannot hold all of its model: {path} is {what!s:.100}. Build the same model "
+                    "and pass it: load(path, model=…)"
+                )
+        raise CheckpointError(f"is not usable: {path} is nothing that save writes")
+
+    return decode(description, "model", False, 0)
+
+
+def fingerprint(description: Any, store: Store) -> str:
+    """A hash of the whole model: of its classes, its structure and every value."""
+    digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
+    for name, array in store.arrays.items():
+        digest.update(f"{name} {array.dtype} {array.shape} {store.keys.get(name)} ".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def difference(saved: Any, given: Any, path: str = "model") -> str | None:
+    """Where two descriptions first differ, in words; fields newer than the file do not count."""
+    match saved, given:
+        case {"class": _, "fields": dict(older)}, {"class": _, "fields": dict(newer)}:
+            given = given | {"fields": {k: v for k, v in newer.items() if k in older}}
+    if isinstance(saved, dict) and isinstance(given, dict) and saved.keys() == given.keys():
+        # Words of the description are no part of the path in the model.
+        silent = ("class", "fields", "list", "dict", "float", "opaque", "array", "kind")
+        parts = [(path if k in silent else f"{path}.{k}", saved[k], given[k]) for k in saved]
+    elif isinstance(saved, list) and isinstance(given, list) and len(saved) == len(given):
+        parts = [(f"{path}[{i}]", saved[i], given[i]) for i in range(len(saved))]
+    elif type(saved) is type(given) and saved == given:
+        return None
+    else:
+        return f"{path} is {_brief(saved)} in the file and {_brief(given)} in the model given"
+    found = (difference(of_saved, of_given, inside) for inside, of_saved, of_given in parts)
+    return next((words for words in found if words), None)
+
+
+def _build(cls: type, values: dict[str, Any]) -> Any:
+    """An instance with exactly these values.
+
+    Its constructor would convert some of them, and refuse what a transformation has made of others.
+    It runs only where the file is older than one of the class's fields, to fill that in.
+    """
+    complete = len(values) == len(dataclasses.fields(cls))
+    node = object.__new__(cls) if complete else cls(**values)
+    for name, value in values.items():
+        object.__setattr__(node, name, value)
+    return node
+
+
+def _cannot_hold(path: str, value: Any, static: bool) -> str:
+    if not static:
+        return f"{path} must be a number, an array or a model to be saved; got {value!r:.100}"
+    return (
+        f"{path} is {_name(value)}, which a file cannot hold. Save with supply_model=True, and "
+        "pass the model again to load(path, model=…)"
+    )
+
+
+def _name(value: Any) -> str:
+    named = value if hasattr(value, "__qualname__") else type(value)
+    kind = "the function" if callable(value) and named is value else "an object of the class"
+    return f"{kind} {named.__module__}.{named.__qualname__}"
+
+
+def _brief(node: Any) -> str:
+    return str(node["class"]) if isinstance(node, dict) and "class" in node else f"{node!r:.60}"

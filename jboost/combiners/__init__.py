@@ -1,0 +1,1 @@
+"""Combiners: learners on the m predictions of a booster."""

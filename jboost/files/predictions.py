@@ -1,0 +1,105 @@
+"""Predictions written as they are made: one line each, whole lines only, whatever happens.
+
+    row,target,prediction
+    1,0.5,0
+    2,,0.31
+
+``row`` counts the rows of the stream from 1; where there was no answer the target is empty.
+Numbers are the shortest that read as the same float.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from jboost import extras
+from jboost.checkpoints.atomic import PathLike
+
+HEADER = b"row,target,prediction\n"
+
+
+class Predictions:
+    """A file of predictions, or standard output for ``-``: a context manager.
+
+    ``length`` is how many bytes are whole and safely handed to the system: what a checkpoint keeps.
+    A file that is gone on with is cut back to that, since what follows will be made again.
+
+    Args:
+      path: the file, or ``-``.
+      length: how many bytes of it to keep; None for a new file.
+    """
+
+    def __init__(self, path: PathLike, length: int | None = None):
+        self.path = os.fspath(path)
+        self._standard = self.path == "-"
+        self.length = length or 0
+        self._file: BinaryIO = self._open(length)
+        if not self.length:
+            try:
+                self._put(HEADER)
+            except OSError:
+                self.close()
+                raise
+
+    def write(self, start: int, targets: np.ndarray, predictions: np.ndarray) -> None:
+        """Write the predictions of the rows after the first ``start`` ones."""
+        pa, text = extras.need("pyarrow", "io"), extras.need("pyarrow.csv", "io")
+        rows = pa.table(
+            {
+                "row": np.arange(start + 1, start + 1 + len(predictions)),
+                "target": pa.array(targets, mask=~np.isfinite(targets)),
+                "prediction": predictions,
+            }
+        )
+        sink = pa.BufferOutputStream()
+        text.write_csv(rows, sink, text.WriteOptions(include_header=False))
+        self._put(sink.getvalue())
+
+    def sync(self) -> None:
+        """See to it that what was written outlasts a power failure."""
+        if not self._standard:
+            os.fsync(self._file.fileno())
+
+    def __enter__(self) -> Predictions:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if not self._standard:
+            self._file.close()
+
+    def _open(self, length: int | None) -> Any:
+        if self._standard:
+            return sys.stdout.buffer
+        if length is None:
+            return open(self.path, "wb", buffering=0)
+        size = os.path.getsize(self.path)
+        if size < length:
+            raise ValueError(
+                f"{self.path} has {size} bytes where the run to go on with had written {length}: "
+                "it is another file, or was changed"
+            )
+        os.truncate(self.path, length)
+        return open(self.path, "ab", buffering=0)
+
+    def _put(self, lines: Any) -> None:
+        """Write whole lines, or none of them."""
+        left = memoryview(lines)
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+            self._file.flush()
+        except OSError:
+            if not self._standard:
+                with contextlib.suppress(OSError):
+                    self._file.truncate(self.length)
+            raise
+        self.length += len(lines)

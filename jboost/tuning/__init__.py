@@ -1,0 +1,1 @@
+"""Hyperparameters that are found: by gradients of a run's error, before it or during it."""

@@ -1,0 +1,1 @@
+"""Learners around a learner: intervals, several targets, late answers, outliers, changes."""
