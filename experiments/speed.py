@@ -85,15 +85,18 @@ def trials(T: int, count: int, repeats: int, loop: native.Native | None) -> dict
 
 
 def growth(lengths: Sequence[int], repeats: int) -> dict[str, Any]:
-    """BSGD-WU at r = 3 over longer and longer streams, and what a call costs by itself."""
+    """BSGD-WU at r = 3 over longer and longer streams, and what a call costs by itself.
+
+    The repeats of one length follow each other: behind a run of 1e7 steps the caches are cold.
+    """
     model = model_of("BSGD-WU", Settings(3), "NSGD")
     xs, ds = (jax.numpy.asarray(part) for part in stream(max(lengths), 3))
     parts = {T: (xs[:T], ds[:T]) for T in (10, *lengths)}
     for part in parts.values():
         run(model, *part)
     best = dict.fromkeys(parts, float("inf"))
-    for _ in range(repeats):
-        for T, part in parts.items():
+    for T, part in parts.items():
+        for _ in range(repeats):
             best[T] = min(best[T], seconds(partial(run, model, *part))[0])
     return {
         "call_microseconds": 1e6 * best.pop(10),

@@ -78,8 +78,16 @@ def instance(name: str, value: Any, wanted: type, advice: str) -> Any:
     return value
 
 
+def printable(text: object) -> str:
+    """A text in one line, without what a file may have put into it to steer a terminal.
+
+    >>> printable("a\\x1b[2J\\nb")
+    'a [2J b'
+    """
+    return "".join(letter if letter.isprintable() else " " for letter in str(text))
+
+
 def real_dtype(name: str, array: Any, wanted: str) -> None:
     """Refuse what cannot be read as real numbers."""
-    kind = np.dtype(array.dtype).kind if str(array.dtype) != "bfloat16" else "f"
-    if kind not in "biuf":
+    if np.dtype(array.dtype).kind not in "biuf" and array.dtype != "bfloat16":
         raise TypeError(f"{name} must hold real numbers ({wanted}); got dtype {array.dtype}")

@@ -95,14 +95,19 @@ def fold(
     ds: Any,
     key: Any,
     observe: Any,
+    *,
+    traced: bool | None = None,
     donate: bool = False,
 ) -> tuple[State, Any]:
     """``scan(model, state, xs, ds, key, observe)``, compiled in the form that suits it.
 
-    With ``donate`` a state too large for a kernel is changed in place: the caller's is gone.
+    ``traced`` says whether a transformation runs, where that is known. With ``donate`` a state too
+    large for a kernel is changed in place: the caller's is gone.
     """
     global _last
-    if inside_a_transformation(model, state, xs, ds, key):
+    if traced is None:
+        traced = inside_a_transformation(model, state, xs, ds, key)
+    if traced:
         return _plain(scan, model, state, xs, ds, key, observe)
     plan = plan_for(scan, model, state, xs, ds, key, observe)
     _last = plan

@@ -102,11 +102,12 @@ def run(
         key = checked_key(key)
     if on_bad == "raise":
         _refuse_bad(model, xs, ds)
+    traced = engine.inside_a_transformation(model, state, xs, ds, key)
     if state is None:
-        state = initial(model, xs.shape[1], xs.dtype, key)
+        state = initial(model, xs.shape[1], xs.dtype, key, traced=traced)
     else:
         check_state(model, state, xs, key)
-    return engine.fold(scan, model, state, xs, ds, key, observe)
+    return engine.fold(scan, model, state, xs, ds, key, observe, traced=traced)
 
 
 def mse(model: Learner, xs: Any, ds: Any, key: Any = None) -> Array:
@@ -163,9 +164,13 @@ def learns_from(model: Learner, x: Array, d: Array) -> Array:
     return usable(d) if model.takes_missing else usable(d) & jnp.all(usable(x))
 
 
-def initial(model: Learner, num_features: int, dtype: Any, key: Any) -> State:
-    """The state before any data."""
-    make = _init if engine.inside_a_transformation(model, key) else _initial
+def initial(
+    model: Learner, num_features: int, dtype: Any, key: Any, *, traced: bool | None = None
+) -> State:
+    """The state before any data; ``traced`` where it is known whether a transformation runs."""
+    if traced is None:
+        traced = engine.inside_a_transformation(model, key)
+    make = _init if traced else _initial
     return make(model, num_features, jnp.dtype(dtype), key)
 
 

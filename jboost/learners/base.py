@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
@@ -54,15 +55,14 @@ def model(cls: _Class) -> _Class:
     meta = [f.name for f in fields if f.metadata.get("static")]
     data = [f.name for f in fields if not f.metadata.get("static")]
 
-    def structure(node: Any) -> tuple[Any, ...]:
-        return tuple(getattr(node, name) for name in meta)
+    structure, children = _values_of(meta), _values_of(data)
 
-    def flatten(node: Any) -> tuple[list[Any], tuple[Any, ...]]:
-        return [getattr(node, name) for name in data], structure(node)
+    def flatten(node: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return children(node), structure(node)
 
     def flatten_with_keys(node: Any) -> tuple[list[Any], tuple[Any, ...]]:
-        keyed = [(jax.tree_util.GetAttrKey(name), getattr(node, name)) for name in data]
-        return keyed, structure(node)
+        keys = map(jax.tree_util.GetAttrKey, data)
+        return [*zip(keys, children(node), strict=True)], structure(node)
 
     def unflatten(aux: tuple[Any, ...], children: Any) -> Any:
         node = object.__new__(cls)
@@ -73,6 +73,13 @@ def model(cls: _Class) -> _Class:
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
     MODELS[name_of(cls)] = cls
     return cls
+
+
+def _values_of(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """The named attributes of an object. A call of a run flattens its model several times."""
+    if len(names) > 1:
+        return operator.attrgetter(*names)
+    return lambda node: tuple(getattr(node, name) for name in names)
 
 
 def repeated(once: Callable[[Any, State], State], state: State, repeats: Any) -> State:
@@ -130,9 +137,21 @@ class Learner(abc.ABC):
         del state, x, d, key
         return {}
 
+    @property
+    def knows_leverage(self) -> bool:
+        """Whether there is a :meth:`leverage`."""
+        return False
+
+    def leverage(self, state: State, x: Any) -> jax.Array:
+        """The variance of the estimate at x over that of the noise: how little is known there."""
+        raise TypeError(f"{type(self).__name__} has no leverage, as a Newton learner has")
+
 
 class Around(Learner):
-    """A learner around one ``learner``: what it wants of a run is what that one wants."""
+    """A learner around one ``learner``: what it wants of a run is what that one wants.
+
+    Its leverage is that one's too, which sees the same x and whose state is ``state.learner``.
+    """
 
     learner: Any
 
@@ -143,3 +162,10 @@ class Around(Learner):
     @property
     def takes_missing(self) -> bool:
         return self.learner.takes_missing
+
+    @property
+    def knows_leverage(self) -> bool:
+        return self.learner.knows_leverage
+
+    def leverage(self, state: State, x: Any) -> jax.Array:
+        return self.learner.leverage(state.learner, x)
