@@ -7,9 +7,9 @@ A learner that never forgets is exact only in units that never change. So
 and until then there is no x′ (NaN): a learner learns nothing in units that are about to change, and
 begins with the ninth sample as if it were the first. Where inputs and target are both held, put the
 target's inside, ``pipeline(held, …, ScaleTarget(learner, held))``: outside, it has no answer for
-the inputs' own either, and they settle eight samples later. A column that changes for the first time
-later gets its units then; 0 until then, it has misled nobody. As in the moments, x counts as no
-farther from m than ``clip`` s, and n fades with the forgetting γ: below 7/8 it never exceeds 8.
+the inputs' own either, and they settle eight samples later. A column that changes for the first
+time later gets its units then; 0 until then, it has misled nobody. As in the moments, x counts as
+no farther from m than ``clip`` s, and n fades with the forgetting γ: below 7/8 it never exceeds 8.
 """
 
 from __future__ import annotations
