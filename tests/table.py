@@ -115,7 +115,7 @@ WRAPPED = {
     "Budget, leverage": jb.Budget(jb.Newton(0.99, 0.1), rate=0.5, uncertainty="leverage"),
     "WeightColumn": jb.WeightColumn(jb.SGD(0.1)),
     "Intervals": jb.Intervals(jb.Newton(0.99, 0.1)),
-    "OnChange": jb.OnChange(jb.Newton(0.99, 0.1), threshold=1.0, warm_up=2),
+    "OnChange": jb.OnChange(jb.Newton(0.99, 0.1), "inflate", threshold=1.0, warm_up=2),
     "OnChange, restart": jb.OnChange(
         jb.pipeline(jb.Scale(), jb.RandomFourier(4), jb.ScaleTarget(jb.SGD(0.1))),
         "restart",
@@ -123,7 +123,7 @@ WRAPPED = {
         warm_up=2,
     ),
     "boosted OnChange": jb.boost(
-        jb.OnChange(jb.Newton(0.99, 0.1), threshold=1.0, warm_up=2),
+        jb.OnChange(jb.Newton(0.99, 0.1), "inflate", threshold=1.0, warm_up=2),
         3,
         target_mse=0.2,
         mode=jb.RandomUpdate(),
