@@ -129,7 +129,8 @@ class Boosted(Learner):
             def make(one, key=None) -> State:
                 return one.init(num_features, dtype, key=key)
 
-            learners.append(copies.each(make, learner, place, own))
+            made = copies.each(make, learner, place, own)
+            learners.append(jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, self._axis), made))
         return BoostedState(
             t=jnp.zeros((), jnp.uint32),
             wraps=jnp.zeros((), jnp.uint32),

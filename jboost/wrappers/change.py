@@ -28,7 +28,6 @@ import jax.numpy as jnp
 from jax import Array
 
 from jboost import checks
-from jboost.boost import Boosted, BoostedState
 from jboost.learners.base import Around, Learner, Number, State, model, static
 from jboost.learners.newton import CovarianceState, RootState
 from jboost.numerics import dtype_of, usable
@@ -154,7 +153,7 @@ class OnChange(Around):
             t = state.detector.samples
             draws = jax.random.fold_in(given(key), t) if self.needs_key else None
             fresh = self.learner.init(jnp.shape(x)[0], seen.excess.dtype, key=draws)
-            return _acted(self.action, own, _laid_out(self.learner, fresh))
+            return _acted(self.action, own, fresh)
 
         # A condition, not a choice: what starts anew is computed only where something does.
         own = jax.lax.cond(detector.changes != state.detector.changes, act, lambda own: own, own)
@@ -213,24 +212,6 @@ def _acted(action: str, own: State, fresh: State) -> State:
         return isinstance(node, (PipelineState, ScaledState)) or _is_newton(node)
 
     return jax.tree.map(change, own, fresh, is_leaf=whole)
-
-
-def _laid_out(learner: Learner, fresh: State) -> State:
-    """A first state with the copies of boosters where the engine (see ``lanes``) has them now."""
-
-    def is_booster(node: Any) -> bool:
-        return isinstance(node, (Boosted, BoostedState))
-
-    boosters = filter(is_booster, jax.tree.leaves(learner, is_leaf=is_booster))
-
-    def lay(node: Any) -> Any:
-        if not is_booster(node) or next(boosters).walk != "side by side":
-            return node
-        return node._replace(
-            learners=jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), node.learners)
-        )
-
-    return jax.tree.map(lay, fresh, is_leaf=is_booster)
 
 
 def _is_newton(node: Any) -> bool:
