@@ -100,10 +100,15 @@ def check(part: Any, size: int) -> None:
 
 
 def runs_of_alike(learners: list[Learner]) -> list[list[Learner]]:
-    """Neighbours of one structure together: stacked, they run much faster than as a list."""
+    """Neighbours of one structure together: stacked, they run much faster than as a list.
+
+    Not so boosters with a float that their own learners share: its new axis would be taken for one
+    over these.
+    """
     runs: list[list[Learner]] = []
     for learner in learners:
-        if runs and _shape_of(runs[-1][0]) == _shape_of(learner):
+        alike = runs and _shape_of(runs[-1][0]) == _shape_of(learner)
+        if alike and not any(_shared(learner)):
             runs[-1].append(learner)
         else:
             runs.append([learner])
@@ -141,6 +146,12 @@ def _levels(node: Any) -> list[int]:
 
     parts = jax.tree.leaves(node, is_leaf=inside)
     return [level for part in parts for level in (_levels(part) if inside(part) else [0])]
+
+
+def _shared(part: Any) -> list[bool]:
+    """For each float of a model: whether the learners of a booster inside share it."""
+    leaves = jax.tree.leaves(part)
+    return [jnp.ndim(leaf) < level for leaf, level in zip(leaves, _levels(part), strict=True)]
 
 
 def _shape_of(learner: Learner) -> Any:

@@ -23,12 +23,15 @@ from jax import Array
 
 from jboost import checks
 from jboost.learners.base import Number, model, static
-from jboost.numerics import Sum
+from jboost.numerics import LARGEST, Sum
 from jboost.products import matvec
 
 # δ = 0 with l > 0 gives λ = 0, so that δ and the learner never change again: a deadlock that the
 # first sample always reaches. A small floor ends it.
 SMALLEST_DELTA = 1e-6
+
+# Of an error, where it counts for l: beyond, l is as good as −∞ and λ is 1.
+LARGEST_SQUARE = LARGEST**2
 
 # Up to here a masked triangle sums the chain in one pass of vector code; m² work would pass
 # cumsum's beyond.
@@ -107,7 +110,9 @@ class Emphasis:
         ``weight`` is the importance of the whole sample: it multiplies what enters Λ and δ.
         """
         target_mse = jnp.broadcast_to(jnp.asarray(self.target_mse, y.dtype), y.shape)
-        gain = target_mse - jnp.square(d - y)
+        # Two samples near the largest that are usable make an estimate whose square overflows, and
+        # 0 · ∞ in what follows is NaN for ever.
+        gain = target_mse - jnp.minimum(jnp.square(d - y), LARGEST_SQUARE)
         if self.form == "prefix":
             lam = self.importance(self.delta(state), _sum_before(gain))
             return lam, self.record(state, y, d, weight * lam)

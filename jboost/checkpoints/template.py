@@ -94,12 +94,17 @@ def _search(model: Learner, state: State, dtype: str, key: Any) -> int:
     """The number of features whose states are as large as this one.
 
     The sum of all axes is a polynomial in that number, mostly of degree one: the secant method
-    finds it at the third try.
+    finds it at the third try. A model that treats few columns differently (``Select``) has another
+    structure and a kink there, at which a step may round to none: then it is one of 1.
     """
 
     def excess(n: int) -> int:
-        wanted = template(model, n, dtype, key)
-        axes = len(_batch(wanted, state))
+        try:
+            wanted = template(model, n, dtype, key)
+        except Exception:  # fewer columns than the model can do with
+            wanted = ()
+        alike = jax.tree.structure(wanted) == jax.tree.structure(state)
+        axes = len(_batch(wanted, state)) if alike else 0
         have = sum(sum(jnp.shape(leaf)[axes:]) for leaf in jax.tree.leaves(state))
         return sum(sum(leaf.shape) for leaf in jax.tree.leaves(wanted)) - have
 
@@ -110,7 +115,7 @@ def _search(model: Learner, state: State, dtype: str, key: Any) -> int:
             return last
         if now in (0, before):
             break
-        step = round(now * (n - last) / (now - before))
+        step = round(now * (n - last) / (now - before)) or (1 if now > 0 else -1)
         last, before, n = n, now, max(n - step, 1)
         now = excess(n)
     return n
