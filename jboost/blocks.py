@@ -5,6 +5,7 @@ Everything here is NumPy, so that a thread may do it: JAX's settings can differ 
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -61,20 +62,34 @@ def worth_of_a_call(state: Any) -> int:
     return int(300 / (0.15 + size / 8000))
 
 
-def prepare(source: Source, rows: int | None, position: int, default: Any) -> Iterator[Prepared]:
-    """The blocks of a source from ``position`` on, checked and copied; ``default`` is a dtype."""
+def prepare(
+    source: Source, rows: int | None, position: int, default: Any, targets: int | None = None
+) -> Iterator[Prepared]:
+    """The blocks of a source from ``position`` on, checked and copied; ``default`` is a dtype.
+
+    With ``targets`` a block has so many, (n, targets).
+    """
     begin = 0
     blocks: Any = source
     if callable(source):
         begin, blocks = position, source(position)
     if _is_pair(blocks):
         xs, ds = (np.asarray(array) if isinstance(array, jax.Array) else array for array in blocks)
-        check_shapes(xs, ds)
+        check_shapes(xs, _first(ds, targets))
         begin, blocks = position, _slices(xs, ds, rows or _rows(xs), position - begin)
     if not isinstance(blocks, Iterable):
         wanted = "an iterable of (x, d) blocks, a pair of arrays, or a function that returns either"
         raise TypeError(f"blocks must be {wanted}; got {blocks!r:.200}")
-    return _prepare(blocks, begin, position, default)
+    return _prepare(blocks, begin, position, default, targets)
+
+
+def _first(ds: Any, targets: int | None) -> Any:
+    """One column of the targets, where there are several: what holds for it holds for all."""
+    if targets is None:
+        return ds
+    if ds.ndim != 2 or ds.shape[1] != targets:
+        raise ValueError(f"ds must have shape (n, {targets}), a column per target; got {ds.shape}")
+    return ds[:, 0]
 
 
 def _is_pair(source: Any) -> bool:
@@ -102,11 +117,13 @@ def _too_short(rows: int, position: int) -> ValueError:
     )
 
 
-def _prepare(source: Iterable[Any], row: int, position: int, default: Any) -> Iterator[Prepared]:
+def _prepare(
+    source: Iterable[Any], row: int, position: int, default: Any, targets: int | None
+) -> Iterator[Prepared]:
     width, dtype = None, None
     for number, block in enumerate(source):
         try:
-            checked_block = _check(block, default, width, dtype)
+            checked_block = _check(block, default, width, dtype, targets)
         except (TypeError, ValueError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"block {number}, which begins at row {row}: {error}") from None
@@ -118,12 +135,31 @@ def _prepare(source: Iterable[Any], row: int, position: int, default: Any) -> It
         row += len(xs)
         if first < len(xs):
             # The copy is made before the next block is asked for: a source may reuse its arrays.
-            yield _copy(row - len(xs) + first, xs[first:], ds[first:], dtype)
+            start = row - len(xs) + first
+            with fitting(start):
+                prepared = _copy(start, xs[first:], ds[first:], dtype)
+            yield prepared
     if row < position:
         raise _too_short(row, position)
 
 
-def _check(block: Any, default: Any, width: int | None, dtype: Any) -> tuple[Any, Any, Any] | None:
+@contextlib.contextmanager
+def fitting(start: int) -> Iterator[None]:
+    """Want of memory is one kind of error, wherever it is felt, and names the block."""
+    try:
+        yield
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise MemoryError(
+            f"the block that begins at row {start} does not fit into memory ({error}); make blocks "
+            "of fewer rows"
+        ) from error
+
+
+def _check(
+    block: Any, default: Any, width: int | None, dtype: Any, targets: int | None
+) -> tuple[Any, Any, Any] | None:
     """A block as arrays, with the dtype to cast to; None if it is empty."""
     try:
         xs, ds = block
@@ -131,7 +167,11 @@ def _check(block: Any, default: Any, width: int | None, dtype: Any) -> tuple[Any
         raise TypeError(f"a block must be a pair (x, d); got {block!r:.200}") from None
     if all(hasattr(part, "__len__") and len(part) == 0 for part in (xs, ds)):
         return None
-    xs, ds, own = checked(xs, ds, default)
+    if targets is None:
+        xs, ds, own = checked(xs, ds, default)
+    else:
+        ds = np.asarray(ds)
+        xs, _, own = checked(xs, _first(ds, targets), default)
     if width is not None and xs.shape[1] != width:
         raise ValueError(f"xs must have {width} columns, as before; got shape {xs.shape}")
     if dtype is not None and own != dtype:
@@ -143,7 +183,7 @@ def _copy(start: int, xs: Any, ds: Any, dtype: Any) -> Prepared:
     n = len(xs)
     longer = min((length for length in LENGTHS if length >= n), default=n + LENGTHS[-1])
     inputs = np.zeros((longer, xs.shape[1]), dtype)  # pages that nobody writes to take no memory
-    targets = np.full(longer, np.nan, dtype)
+    targets = np.full((longer, *ds.shape[1:]), np.nan, dtype)
     with np.errstate(all="ignore"):  # beyond float32 is infinite, and so a sample to skip
         inputs[:n] = xs
         targets[:n] = ds

@@ -18,13 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost import checks, engine
-from jboost.blocks import Ahead, Prepared, Source, pieces, prepare, worth_of_a_call
+from jboost.blocks import Ahead, Prepared, Source, fitting, pieces, prepare, worth_of_a_call
 from jboost.checkpoints import atomic
 from jboost.checkpoints.archive import CheckpointError
-from jboost.checkpoints.checkpoint import read, save
+from jboost.checkpoints.checkpoint import inspect, read, save
 from jboost.learners.base import Learner, State
 from jboost.numerics import LARGEST
 from jboost.run import Observe, Trace, bad_rows, check_state, checked_key, initial, scan
+from jboost.wrappers.multi import Targets
 
 
 class Block(NamedTuple):
@@ -85,13 +86,15 @@ def run_stream(
     bit. The file never counts a block before the loop has come back for the next one, so whatever
     the loop wrote of a block is written when the file says it was seen; beyond ``position`` rows
     of output are to be made again. In a ``with`` statement the file is also brought up to date
-    when the loop's own code fails or is interrupted.
+    when the loop's own code fails or is interrupted. Whatever ends a run early is given a note that
+    says how many rows the file holds then.
 
     Args:
       model: any learner.
       blocks: an iterable of (x, d) blocks, x (n, r) and d (n,), of any lengths; or a pair (xs, ds)
         of arrays or memory maps, of which only the rows in use are read; or a function that is
-        given a position in the stream and returns either, from that row on.
+        given a position in the stream and returns either, from that row on. For a model of q
+        targets, made by :func:`jboost.multi.targets`, d is (n, q).
       key: a ``jax.random.key``, for models that draw; it names the run.
       state: where to begin; by default ``model.init``.
       observe: as for :func:`jboost.run`.
@@ -133,7 +136,8 @@ def run_stream(
             stream._own(checkpoint, every, resume)
         if model.needs_key:
             stream.key = checked_key(stream.key)
-        prepared = prepare(blocks, rows, stream.position, jnp.result_type(float))
+        targets = model.q if isinstance(model, Targets) else None
+        prepared = prepare(blocks, rows, stream.position, jnp.result_type(float), targets)
         stream._source = Ahead(prepared, ahead)
     except BaseException:
         stream._release()
@@ -207,11 +211,11 @@ class StreamRun:
     def __enter__(self) -> StreamRun:
         return self
 
-    def __exit__(self, kind: Any, *_: Any) -> None:
+    def __exit__(self, kind: Any, error: Any, *_: Any) -> None:
         if kind is None:
             self.close()
         elif self._open:  # the caller may not be done with the last block: it is not counted
-            self._end()
+            self._fail(error)
 
     def __del__(self) -> None:
         self._release()
@@ -229,15 +233,27 @@ class StreamRun:
             if isinstance(item, BaseException):  # StopIteration at the end of the source
                 raise item
             running = item if isinstance(item, _Running) else self._begin(item)
-            following = self._source.poll()
-            self._early = self._begin(following) if isinstance(following, Prepared) else following
+            self._early = self._ahead()
             return self._complete(running)
-        except BaseException:
-            self._end()
+        except BaseException as error:
+            self._fail(error)
             raise
+
+    def _ahead(self) -> _Running | BaseException | None:
+        """Have the next block computed where it is there already; it fails in its own turn."""
+        assert self._source is not None
+        following = self._source.poll()
+        try:
+            return self._begin(following) if isinstance(following, Prepared) else following
+        except Exception as error:
+            return error
 
     def _begin(self, block: Prepared) -> _Running:
         """Have a block computed; nothing here waits for the numbers."""
+        with fitting(block.start):
+            return self._folded(block)
+
+    def _folded(self, block: Prepared) -> _Running:
         if self._width is None:
             rows = block.xs[:1]
             self._width = int(rows.shape[1])
@@ -267,9 +283,11 @@ class StreamRun:
         def join(*parts: Any) -> np.ndarray:
             return np.concatenate([np.asarray(part) for part in parts])[:n]
 
-        prediction, skipped, observed = jax.tree.map(join, *traces)
-        if self._strict and skipped.any():
-            raise bad_rows(xs, ds, skipped, start)
+        with fitting(start):
+            prediction, skipped, observed = jax.tree.map(join, *traces)
+        each = skipped.reshape(n, -1)  # of several targets, a row may lack some
+        if self._strict and each.any():
+            raise bad_rows(xs, ds, each.any(axis=1), start)
         ds = ds[:n].astype(np.float64)
         scored = np.abs(ds) < LARGEST
         error = prediction[scored].astype(np.float64) - ds[scored]
@@ -277,7 +295,7 @@ class StreamRun:
         self._progress = _Progress(
             state,
             start + n,
-            before.skipped + int(skipped.sum()),
+            before.skipped + int(each.all(axis=1).sum()),
             before.scored + int(scored.sum()),
             before.squared_error + float(np.square(error).sum()),
         )
@@ -326,6 +344,26 @@ class StreamRun:
             num_features=self._width,
             supply_model=True,
         )
+
+    def _fail(self, error: BaseException) -> None:
+        """End because of an error, which is told what the file holds."""
+        try:
+            self._end()
+        except BaseException as worse:
+            self._note(worse)
+            raise
+        self._note(error)
+
+    def _note(self, error: BaseException) -> None:
+        if self._path is None or isinstance(error, StopIteration):
+            return
+        name = os.fspath(self._path)
+        try:  # what is there now, and not what was meant to be
+            error.add_note(f"{name} holds the first {inspect(name)['position']:,} rows")
+        except FileNotFoundError:
+            error.add_note(f"{name} is not there: no row was kept")
+        except Exception:
+            error.add_note(f"{name} cannot be read now")
 
     def _end(self) -> None:
         self._open = False

@@ -123,6 +123,21 @@ def test_starts_at_the_mean_and_is_not_wrapped(rule):
     assert from_mean(from_mean(jb.Newton())).learner.ridge == 0.01  # wrapped once
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [*RULES.values(), from_mean(jb.NSGD(0.1)), jb.Refined()],
+    ids=[*RULES, "from the mean", "Refined"],
+)
+def test_a_sample_counts_once_if_nothing_is_said(rule):
+    y, state = jnp.array([1.0, 2.0, 6.0]), rule.init(3)
+    plain = jax.jit(lambda state: rule.update(state, y, 1.0))(state)
+    once = jax.jit(lambda state: rule.update(state, y, 1.0, weight=1.0, repeats=1))(state)
+    chex.assert_trees_all_equal(plain, once)
+    twice = jax.jit(rule.update)(once, y, 1.0)
+    leaves = zip(jax.tree.leaves(once), jax.tree.leaves(twice), strict=True)
+    assert not all(np.array_equal(*pair) for pair in leaves)  # or the test would show nothing
+
+
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_equal_experts_give_their_common_value_exactly(rule):
     y = np.full((200, 4), 0.1, np.float32)

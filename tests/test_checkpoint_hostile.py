@@ -9,6 +9,8 @@ import os
 import pickle
 import random
 import struct
+import subprocess
+import sys
 import time
 import tracemalloc
 import zipfile
@@ -23,6 +25,7 @@ import jboost as jb
 from jboost.checkpoints import archive
 from jboost.checkpoints.checkpoint import CheckpointError, inspect, load, save
 from jboost.checkpoints.description import Store, fingerprint
+from jboost.cli import main
 
 KEY = jax.random.key(7)
 SMALL = jb.SGD(step_size=0.1)
@@ -301,6 +304,69 @@ def test_false_contents(change: Any, reason: str, good: bytes, tmp_path: Path) -
 
     rewrite(tmp_path / "a", good, consistent)
     assert_refused(tmp_path / "a", reason)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (replaced(position="x"), "a holds what save does not write"),
+        (lambda header, arrays: header.pop("jax") and None, "a holds what save does not write"),
+        (replaced(extra={"stream": {"scored": 1, "squared_error": "x", "skipped": 0}}), "a holds"),
+        (replaced(model=json.loads("[" * 900 + "0" + "]" * 900)), "a holds"),
+        (replaced(model={"class": "a\x1b[2J", "fields": {}}), "model       a [2J"),
+        (replaced(extra={"own": {"columns": {"target": "y", "inputs": [
+            {"name": "a", "kind": "hashed", "buckets": 2**60, "values": []}]},
+            "name": "\x1b[2J", "file": "f"}}), "rows seen   5"),
+    ],
+)  # fmt: skip
+def test_the_command_shows_any_file_safely(
+    change: Any, said: str, good: bytes, tmp_path: Path, capsys: Any
+) -> None:
+    rewrite(tmp_path / "a", good, change)
+    main(["inspect", str(tmp_path / "a")])
+    shown = "".join(capsys.readouterr())
+    assert said in shown and "Traceback" not in shown and "\x1b" not in shown
+
+
+MEASURED = """
+import resource, sys
+from jboost.checkpoints.checkpoint import CheckpointError, inspect, load
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+before, refused = None, 0
+for path in sys.argv[1:]:
+    for reader in (load, inspect):
+        try:
+            reader(path)
+        except CheckpointError:
+            refused += 1
+    before = before or peak()  # the first file is a good one
+print(refused, peak() - before)
+"""
+
+
+def test_memory_of_the_whole_process(good: bytes, tmp_path: Path) -> None:
+    """The system's own account, which counts what tracemalloc does not see."""
+    paths = [tmp_path / "good"]
+    for kind in KINDS:
+        paths.append(tmp_path / kind)
+        foreign(paths[-1], kind, tmp_path / "trace")
+    for number, change in enumerate(
+        [
+            claim("state.w", "float32", [2**60]),
+            claim("state.w", "uint8", [2**31]),
+            lambda header: b"[" + b"[]," * 600_000 + b"[]]",
+            with_header(arrays=[[f"a{i}", "float32", []] for i in range(60_000)]),
+        ]
+    ):
+        paths.append(tmp_path / f"forged {number}")
+        forge(paths[-1], good, change)
+    environment = os.environ | {"PYTHONPATH": str(Path(jb.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, *map(str, paths)],
+        capture_output=True, text=True, check=True, env=environment,
+    )  # fmt: skip
+    refused, grown = done.stdout.split()
+    assert int(refused) == 2 * (len(paths) - 1) and float(grown) < 200
 
 
 def test_huge_boosters_are_not_built(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_reordered_columns_are_matched_by_name(tmp_path: Path) -> None:
         ("a,b\n1,2\n", "no column 'y'; it has 'a', 'b'"),
         ("a,Y\n1,2\n", r"no column 'y'; did you mean 'Y'\?"),
         ("y\n1\n", "no column besides the target"),
-        ("a," * 70_000 + "y\n1\n", "line 1 has 70,001 columns; at most 65,536"),
+        ("a," * 70_000 + "y\n1\n", "line 1 has 70,001 columns; at most 16,384"),
         ("a,y\n1,x\n2,y\n", "the target 'y' must hold numbers, and holds text"),
         ("a,y\n1,true\n2,false\n", "the target 'y' must hold numbers, and holds true and false"),
         ("when,y\n2020-01-01,2\n", "'when' holds dates or times; make numbers of it"),
@@ -229,6 +229,19 @@ def test_a_damaged_parquet_file(tmp_path: Path) -> None:
         sources.read(path, "y")
     with pytest.raises(ValueError, match=r"delimiter is for text, and .* is a Parquet file"):
         sources.read(path, "y", delimiter=";")
+
+
+def test_a_long_parquet_file_is_not_held(tmp_path: Path) -> None:
+    path, groups = tmp_path / "data.parquet", 30
+    part = pa.table({"a": np.random.default_rng(0).random(20_000), "y": np.arange(20_000.0)})
+    with pq.ParquetWriter(path, part.schema) as file:
+        for _ in range(groups):
+            file.write_table(part)
+    before, held = pa.total_allocated_bytes(), []
+    for _, d in sources.read(path, "y"):
+        held.append(pa.total_allocated_bytes() - before)
+        del d
+    assert len(held) > 5 and max(held) < groups * part.nbytes / 3
 
 
 def test_types_of_a_parquet_file(tmp_path: Path) -> None:

@@ -61,6 +61,24 @@ def test_its_parts_start_at_the_mean_whatever_they_are():
     assert float(combiner.predict(combiner.init(2), jnp.array([1.0, 3.0]))) == 2.0
 
 
+def test_the_correction_learns_what_the_mix_leaves():
+    """By hand: p by exponential weights, w by plain SGD of (y − p, d − p), d̂ half p and half q."""
+    y, d = estimates([0.3, 1.0, 2.0, 1.0])
+    combiner = Refined(jb.EWA(rate=0.1), jb.SGD(0.05, guard=False), Uniform())
+    state, update, predict = combiner.init(M), jax.jit(combiner.update), jax.jit(combiner.predict)
+    w, losses = np.zeros(M), np.zeros(M)
+    for t in range(40):
+        shares = np.exp(-0.1 * losses) / np.exp(-0.1 * losses).sum()
+        p, weight = shares @ y[t], (1.0, 0.5)[t % 2]
+        x = y[t] - p
+        np.testing.assert_allclose(predict(state, y[t]), p + w @ x / 2, rtol=1e-4, atol=1e-5)
+        state = update(state, y[t], d[t], weight=np.float32(weight))
+        w += weight * 0.05 * (d[t] - p - w @ x) * x
+        losses += weight * (y[t] - d[t]) ** 2
+    assert abs(w.sum()) > 0.04  # or an offset of x would not show
+    np.testing.assert_allclose(state.correction.w, w, rtol=1e-3, atol=1e-5)
+
+
 def test_an_estimate_that_is_none_leaves_every_bit():
     y, d = estimates([0.3, 1.0, 1.0, 1.0])
     for combiner in (REFINED, ScaleAlike(REFINED)):

@@ -251,3 +251,18 @@ def test_columns_say_what_they_become() -> None:
         "c (ordinal: lo < hi)",
         "d (true or false)",
     ]
+
+
+def test_texts_that_are_listed_and_not_there() -> None:
+    """A table may come with a list of texts longer than what its rows hold."""
+    listed = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 1]), ["low", "high", "odd"])
+    table = pa.table({"word": listed, "y": [1.0, 2.0, 3.0, 4.0]})
+    ordinal = sources.read(table, "y", ordinal={"word": ["low", "high"]})
+    np.testing.assert_array_equal(joined(ordinal)[0], [[0], [1], [np.nan], [1]])
+    numbers = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, 1]), ["1", "2", "x"])
+    hashed = sources.read(pa.table({"word": numbers, "y": [1.0, 2.0, 3.0, 4.0]}), "y", buckets=2)
+    assert joined(hashed)[0].sum() == 4
+    with pytest.raises(DataError, match="row 4 of the table: 'odd' in the column 'word' is none"):
+        there = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, 2]), ["low", "high", "odd"])
+        table = table.set_column(0, "word", there)
+        list(sources.read(table, "y", ordinal={"word": ["low", "high"]}))

@@ -179,17 +179,12 @@ def _refusing(path: PathLike) -> Iterator[None]:
     try:
         yield
     except CheckpointError as error:
-        raise CheckpointError(f"{os.fspath(path)} {_printable(error)}") from error.__cause__
+        raise CheckpointError(f"{os.fspath(path)} {checks.printable(error)}") from error.__cause__
     except OSError:
         raise
     except Exception as error:  # with the right checksum: made to fail, or a learner's own failure
-        reason = f"{type(error).__name__}: {_printable(error):.300}"
+        reason = f"{type(error).__name__}: {checks.printable(error):.300}"
         raise CheckpointError(f"{os.fspath(path)} cannot be rebuilt here ({reason})") from error
-
-
-def _printable(error: Exception) -> str:
-    """What an error says, without what a file may have put into it to steer a terminal."""
-    return "".join(letter if letter.isprintable() else " " for letter in str(error))
 
 
 def _json(extra: Mapping[str, Any] | None) -> dict[str, Any]:

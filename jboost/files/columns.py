@@ -16,6 +16,7 @@ becomes depends neither on the order of the rows nor on where a stream was cut.
 
 from __future__ import annotations
 
+import collections
 import difflib
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -27,7 +28,10 @@ import numpy as np
 from jboost import checks, extras
 
 BUCKETS = 16  # of a hashed column: five texts have one each as often as not
-MOST = 65_536  # columns; beyond that a file is more likely damaged than that wide
+MOST = 16_384  # columns; beyond that a file is more likely damaged than that wide
+WIDEST = MOST * BUCKETS  # columns that these become
+
+FEW = 32  # rows, of which it takes longer to tell Arrow than to look at each
 
 KINDS = ("number", "boolean", "hashed", "ordinal")
 
@@ -53,6 +57,11 @@ class Column:
     values: tuple[str, ...] = ()
 
     @property
+    def width(self) -> int:
+        """How many columns it becomes."""
+        return self.buckets if self.kind == "hashed" else 1
+
+    @property
     def names(self) -> list[str]:
         """The names of the columns that it becomes."""
         if self.kind != "hashed":
@@ -76,6 +85,18 @@ class Columns:
 
     target: str
     inputs: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        if self.width > WIDEST:
+            few = "drop some, or hash text to fewer buckets"
+            raise DataError(
+                f"the inputs become {self.width:,} columns; at most {WIDEST:,} are read: {few}"
+            )
+
+    @property
+    def width(self) -> int:
+        """How many columns x has."""
+        return sum(column.width for column in self.inputs)
 
     @property
     def names(self) -> list[str]:
@@ -110,11 +131,11 @@ class Columns:
 
     def encode(self, table: Any, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
         """(x, d) of an Arrow table that has these columns, of a dtype; missing values are NaN."""
-        x = np.empty((table.num_rows, len(self.names)), dtype)
+        x = np.empty((table.num_rows, self.width), dtype)
         start = 0
         with np.errstate(all="ignore"):  # beyond float32 is infinite, and so a value to refuse
             for column in self.inputs:
-                end = start + len(column.names)
+                end = start + column.width
                 _fill(x[:, start:end], column, table.column(column.name))
                 start = end
             d = np.empty((table.num_rows, 1), dtype)
@@ -182,6 +203,13 @@ def find(names: Iterable[str], known: Sequence[str], label: str) -> None:
             raise DataError(f"{label} has no column {name!r}; {hint}")
 
 
+def refuse_twice(names: Sequence[str], label: str) -> None:
+    """Columns are told apart by their names."""
+    name, times = collections.Counter(names).most_common(1)[0]
+    if times > 1:
+        raise DataError(f"{label} has two columns called {name!r}")
+
+
 def text_types(columns: Columns) -> dict[str, Any]:
     """What the columns of a text file are read as."""
     pa = extras.need("pyarrow", "io")
@@ -243,17 +271,26 @@ def _kind(name: str, of: Any, label: str) -> str:
             f"{label}: the column {name!r} holds dates or times; make numbers of it (an hour, a "
             "weekday, days since a beginning), or drop it"
         )
-    if types.is_string(of) or types.is_large_string(of) or types.is_string_view(of):
+    if holds_text(of):
         return "hashed"
     raise DataError(f"{label}: the column {name!r} holds {of}, which is neither number nor text")
 
 
+def holds_text(of: Any) -> bool:
+    """Whether an Arrow type is one of text."""
+    types = extras.need("pyarrow.types", "io")
+    return types.is_string(of) or types.is_large_string(of) or types.is_string_view(of)
+
+
 def _refuse_numbers(name: str, values: Any) -> None:
     """A column of text that is mostly numbers has a mistake in it, and is no category."""
-    texts = [(row, text) for row, text in enumerate(values.to_pylist()) if text is not None]
-    odd = [(row, text) for row, text in texts if not is_number(text)]
-    if odd and 2 * len(odd) < len(texts):
-        row, text = odd[0]
+    codes, texts = _encoded(values)
+    known = [text is not None for text in texts]
+    odd = [text is not None and not is_number(text) for text in texts]
+    rows = np.flatnonzero(np.array([*odd, False])[codes])
+    if 0 < 2 * len(rows) < np.array([*known, False])[codes].sum():
+        row = int(rows[0])
+        text = texts[codes[row]]
         raise DataError(
             f"{text!r:.60} is not a number, but most of the column {name!r} are; correct it, drop "
             "the column or declare it a category",
@@ -274,24 +311,35 @@ def is_number(text: str) -> bool:
     return "_" not in text
 
 
+def _encoded(values: Any) -> tuple[np.ndarray, list[str | None]]:
+    """A column of text as places in a list of texts, −1 where it is missing."""
+    pa, compute = extras.need("pyarrow", "io"), extras.need("pyarrow.compute", "io")
+    if not pa.types.is_dictionary(values.type):
+        values = values.cast(pa.string())
+        if len(values) <= FEW:
+            texts = values.to_pylist()
+            return np.array([-1 if t is None else i for i, t in enumerate(texts)]), texts
+        values = values.dictionary_encode()
+    values = values.unify_dictionaries().combine_chunks()
+    codes = compute.fill_null(values.indices, -1).to_numpy(zero_copy_only=False)
+    return codes.astype(np.int64), values.dictionary.cast(pa.string()).to_pylist()
+
+
 def _fill(x: np.ndarray, column: Column, values: Any) -> None:
     """The columns of x that a column of a table becomes."""
-    pa, compute = extras.need("pyarrow", "io"), extras.need("pyarrow.compute", "io")
+    pa = extras.need("pyarrow", "io")
     if column.kind in ("number", "boolean"):
         if pa.types.is_boolean(values.type):
             values = values.cast(pa.uint8())
         x[:, 0] = values.cast(pa.float64(), safe=False).to_numpy()
         return
-    if not pa.types.is_dictionary(values.type):
-        values = values.cast(pa.string()).dictionary_encode()
-    values = values.unify_dictionaries().combine_chunks()
-    codes = compute.fill_null(values.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-    texts = values.dictionary.cast(pa.string()).to_pylist()
+    codes, texts = _encoded(values)
     if column.kind == "ordinal":
-        place = {text: i for i, text in enumerate(column.values)}
+        place: dict[str | None, int] = {text: i for i, text in enumerate(column.values)}
         odd = [code for code, t in enumerate(texts) if t is not None and t not in place]
-        if odd:
-            row = int(np.flatnonzero(np.isin(codes, odd))[0])
+        rows = np.flatnonzero(np.isin(codes, odd))  # a text may be listed and not be there
+        if len(rows):
+            row = int(rows[0])
             text, known = texts[codes[row]], ", ".join(column.values)
             raise DataError(f"{text!r:.60} in the column {column.name!r} is none of {known}", row)
         lookup = np.array([place.get(text, np.nan) for text in texts] + [np.nan])

@@ -6,21 +6,31 @@ constant and every error can say its line. A row is one line: there are no line 
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import itertools
 import os
 import sys
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from jboost import extras
 from jboost.checkpoints.atomic import PathLike
-from jboost.files.columns import MOST, Columns, DataError, find, is_number, text_types
+from jboost.files.columns import (
+    MOST,
+    Columns,
+    DataError,
+    find,
+    is_number,
+    refuse_twice,
+    text_types,
+)
 from jboost.files.pieces import Piece, brief, refuse_short
 
 PIECE = 2**22  # bytes parsed at once
-LONGEST = 2**26  # bytes of one line; more is no text with rows
+LONGEST = 2**24  # bytes of one line; more is no text with rows
 # What Arrow takes for a missing value, and what the public sets use besides.
 MISSING = ("", "#N/A", "#NA", "-NaN", "-nan", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan",
            "null", "none", "?")  # fmt: skip
@@ -119,7 +129,7 @@ class Delimited:
     def _read(self) -> Iterator[_Lines]:
         """The whole text in pieces of whole lines."""
         number, parts, size = 1, [b""], 0  # the parts of the line that has not ended yet
-        with _bytes_of(self._path) as file:
+        with _bytes_of(self._path) as file, self._unzipping():
             start = file.read1(PIECE)
             self._refuse_other(start)
             new = start.removeprefix(b"\xef\xbb\xbf")  # the mark of UTF-8
@@ -138,6 +148,13 @@ class Delimited:
                 new = file.read1(PIECE)
         if size:
             yield self._recoded(_Lines(number, b"".join(parts)))
+
+    @contextlib.contextmanager
+    def _unzipping(self) -> Iterator[None]:
+        try:
+            yield
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise DataError(f"{self.label} is a damaged gzip file: {brief(error)}") from None
 
     def _refuse_other(self, start: bytes) -> None:
         """A file that is no text in an encoding that extends ASCII."""
@@ -169,9 +186,9 @@ class Delimited:
     def _names(self, line: bytes) -> list[str]:
         text = self._decoded(line, 1, "utf-8")
         here = f"{self.label}, line 1"
+        if self._count(text) > MOST:
+            raise DataError(f"{here} has {self._count(text):,} columns; at most {MOST:,} are read")
         fields = self._fields(text, 1)
-        if len(fields) > MOST:
-            raise DataError(f"{here} has {len(fields):,} columns; at most {MOST:,} are read")
         if not self._header:
             return [str(i) for i in range(1, len(fields) + 1)]
         names = [field.strip() or str(i) for i, field in enumerate(fields, start=1)]
@@ -180,10 +197,12 @@ class Delimited:
         for delimiter, called in DELIMITERS.items():
             if len(names) == 1 and delimiter in names[0]:
                 raise DataError(f"{here} has one column, {text!r:.60}; is {called} the delimiter?")
-        if len(set(names)) < len(names):
-            twice = next(name for i, name in enumerate(names) if name in names[:i])
-            raise DataError(f"{here} has two columns called {twice!r}")
+        refuse_twice(names, here)
         return names
+
+    def _count(self, text: str) -> int:
+        """How many fields a line may have, without taking it apart: that takes much memory."""
+        return text.count(self._delimiter) + 1
 
     def _fields(self, text: str, number: int) -> list[str]:
         if "\r" in text:
@@ -223,21 +242,23 @@ class Delimited:
         """The first line that is wrong, and what is wrong with it."""
         pa = extras.need("pyarrow", "io")
         wanted = {pa.float64(): "a number", pa.bool_(): "true or false"}
-        read = [(self.names.index(name), name, wanted.get(of)) for name, of in types.items()]
+        places = {name: place for place, name in enumerate(self.names)}
+        read = [(places[name], name, wanted.get(of)) for name, of in types.items()]
         for number, line in enumerate(lines.text.split(b"\n"), start=lines.number):
             here = f"{self.label}, line {number}"
             line = line.removesuffix(b"\r")
             if not line:
                 continue
             try:
-                fields = self._fields(self._decoded(line, number, "utf-8"), number)
+                text = self._decoded(line, number, "utf-8")
+                count = self._count(text)
+                fields = self._fields(text, number) if count <= MOST else []
             except DataError as error:
                 return error
-            if len(fields) != len(self.names):
+            count = len(fields) or count
+            if count != len(self.names):
                 what = "the header has" if self._header else "line 1 has"
-                return DataError(
-                    f"{here} has {len(fields):,} fields where {what} {len(self.names)}"
-                )
+                return DataError(f"{here} has {count:,} fields where {what} {len(self.names)}")
             for place, name, what in read:
                 if what and not self._reads_as(fields[place], what):
                     return DataError(

@@ -8,11 +8,21 @@ from typing import Any
 
 from jboost import extras
 from jboost.checkpoints.atomic import PathLike
-from jboost.files.columns import MOST, Columns, DataError, find, refuse_other_kinds
-from jboost.files.delimited import Delimited
+from jboost.files.columns import (
+    MOST,
+    Columns,
+    DataError,
+    find,
+    holds_text,
+    refuse_other_kinds,
+    refuse_twice,
+)
+from jboost.files.delimited import LONGEST, Delimited
 from jboost.files.pieces import Piece, brief, refuse_short
 
-BATCH = 65_536  # rows read at once
+BATCH = 65_536  # rows read at once, fewer where they would be
+NUMBERS = 2**23  # more numbers or
+BYTES = 2**25  # more bytes than this
 SAMPLE = 1000  # rows looked at to tell what a text column holds
 
 
@@ -43,23 +53,41 @@ class Parquet:
 
     def __init__(self, path: PathLike):
         self.label = os.fspath(path)
-        self._errors = (extras.need("pyarrow", "io").ArrowException, OSError)
+        arrow = extras.need("pyarrow", "io").ArrowException
+        self._errors = (arrow, OSError, UnicodeDecodeError)
         parquet = extras.need("pyarrow.parquet", "io")
         try:
-            self._file = parquet.ParquetFile(path)
+            schema = parquet.read_schema(path)
+            self.names: list[str] = schema.names
+            # A text that is repeated is read once: a small file could otherwise fill any memory.
+            texts = [field.name for field in schema if holds_text(field.type)]
+            # What is buffered ahead is kept to the end of the file, all of it.
+            self._file = parquet.ParquetFile(
+                path, read_dictionary=texts, page_checksum_verification=True, pre_buffer=False
+            )
         except self._errors as error:
             raise self._damaged(error) from None
-        self.names: list[str] = self._file.schema_arrow.names
+        refuse_twice(self.names, self.label)
         if len(self.names) > MOST:
             raise DataError(
                 f"{self.label} has {len(self.names):,} columns; at most {MOST:,} are read"
             )
         if not self._file.metadata.num_rows:
             raise DataError(f"{self.label} has no rows")
+        widest = max(self._row_sizes(), default=0)
+        if widest > LONGEST:
+            wrong = f"has rows of {widest // 2**20:,} MB; at most {LONGEST // 2**20} are read"
+            raise DataError(f"{self.label} {wrong}")
+        self._long = BYTES // max(widest, 1)
 
     def sample(self) -> Piece:
         """The first rows."""
-        return next(self._batches([*range(self._file.num_row_groups)], self.names, 0, SAMPLE))
+        groups = [*range(self._file.num_row_groups)]
+        rows = max(min(SAMPLE, NUMBERS // len(self.names), self._long), 1)
+        first = next(self._batches(groups, self.names, 0, rows), None)
+        if first is None:
+            raise self._damaged("it claims rows and holds none")
+        return first
 
     def tables(self, columns: Columns, position: int) -> Iterator[Piece]:
         """The columns used, from a row on."""
@@ -72,10 +100,19 @@ class Parquet:
         row, groups = 0, [*range(len(sizes))]
         while groups and row + sizes[groups[0]] <= position:
             row += sizes[groups.pop(0)]
-        for piece in self._batches(groups, columns.used, row, BATCH):
+        rows = max(min(BATCH, NUMBERS // columns.width, self._long), 1)
+        for piece in self._batches(groups, columns.used, row, rows):
             skipped = min(max(position - row, 0), piece.table.num_rows)
             row += piece.table.num_rows
             yield piece.without(skipped)
+        if row != sum(sizes):
+            raise self._damaged(f"it claims {sum(sizes)} rows and holds {row}")
+
+    def _row_sizes(self) -> Iterator[int]:
+        """What a row of each group takes when it is unpacked, by what the file says of itself."""
+        for i in range(self._file.num_row_groups):
+            group = self._file.metadata.row_group(i)
+            yield group.total_byte_size // max(group.num_rows, 1)
 
     def _batches(self, groups: list[int], names: list[str], row: int, size: int) -> Iterator[Piece]:
         pa = extras.need("pyarrow", "io")
@@ -83,6 +120,8 @@ class Parquet:
         while True:
             try:
                 batch = next(batches, None)
+                if batch is not None:
+                    batch.validate(full=True)  # text may not be in UTF-8
             except self._errors as error:
                 raise self._damaged(error, f", from row {row + 1} on") from None
             if batch is None:
@@ -95,5 +134,5 @@ class Parquet:
             yield Piece(pa.Table.from_batches([batch]), where)
             row += batch.num_rows
 
-    def _damaged(self, error: Exception, place: str = "") -> DataError:
+    def _damaged(self, error: object, place: str = "") -> DataError:
         return DataError(f"{self.label}{place} is a damaged Parquet file: {brief(error)}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from jboost import checks
 from jboost.files.columns import DataError
 
 
@@ -37,4 +38,4 @@ def refuse_short(label: str, rows: int, position: int) -> None:
 
 def brief(error: object) -> str:
     """The first line of what another library says of an error."""
-    return str(error).partition("\n")[0][:200]
+    return checks.printable(str(error).partition("\n")[0][:200])

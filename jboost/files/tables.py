@@ -143,7 +143,10 @@ def _numbers(name: str, values: list[Any], where: Callable[[int], str]) -> np.nd
     numbers = np.full(len(values), np.nan)
     for i, value in enumerate(values):
         if hasattr(value, "__float__"):
-            numbers[i] = float(value)
+            try:
+                numbers[i] = float(value)
+            except OverflowError:  # beyond what a float can hold, as in a file
+                numbers[i] = np.inf
         elif value is not None:
             raise DataError(f"{where(i)}: {value!r:.60} in the column {name!r} is not a number")
     return numbers

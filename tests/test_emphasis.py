@@ -1,0 +1,126 @@
+"""The chain by itself, against its formulas written out one learner after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jboost.emphasis import Emphasis
+
+M = 4
+
+
+def by_hand(
+    samples: Any, target_mse: Any, c: float, guarantee: float | None, literal: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """λ of every learner at every sample, and δ after the last, in float64."""
+    m = samples[0][0].shape[0]
+    s = np.broadcast_to(target_mse, m)
+    Lam, loss, out = np.zeros(m), np.zeros(m), []
+    for y, d, weight in samples:
+        total, lam = 0.0, np.zeros(m)
+        for k in range(m):
+            delta = loss[k] / Lam[k] if Lam[k] > 0 else 0.0
+            delta = delta if literal else max(delta, 1e-6)
+            base, power = (delta, c * total) if guarantee is None else (guarantee, total / 2)
+            lam[k] = (0.0 if power > 0 else 1.0) if base == 0 else min(1.0, base**power)
+            error = d - (np.clip(y[k], -1, 1) if literal else y[k])
+            Lam[k] += weight * lam[k]
+            loss[k] += weight * lam[k] * (error**2 / 4 if literal else min(error**2 / 4, 1))
+            total += s[k] - (d - y[k]) ** 2
+        out.append(lam)
+    delta = np.divide(loss, Lam, out=np.zeros(m), where=Lam > 0)
+    return np.array(out), delta if literal else np.maximum(delta, 1e-6)
+
+
+def samples(m: int = M, size: float = 1.0, T: int = 30) -> list[Any]:
+    """Errors that shrink and grow along the chain; a perfect first sample; uneven weights."""
+    rng = np.random.default_rng(5)
+    y = size * rng.normal(size=(T, m)) * np.linspace(0.2, 1.2, m)
+    d = size * 0.4 * rng.normal(size=T)
+    y[0] = d[0]  # δ = 0 for all
+    return list(zip(y, d, rng.uniform(0.2, 2.0, size=T), strict=True))
+
+
+def chained(emphasis: Emphasis, stream: Any) -> tuple[np.ndarray, np.ndarray]:
+    state = emphasis.init(len(stream[0][0]), jnp.float64)
+    step, out = jax.jit(emphasis.chain), []
+    for y, d, weight in stream:
+        lam, state = step(state, jnp.asarray(y), jnp.asarray(d), jnp.asarray(weight))
+        out.append(lam)
+    return np.array(out), np.asarray(emphasis.delta(state))
+
+
+@pytest.mark.parametrize("form", ["prefix", "scan"])
+@pytest.mark.parametrize("literal", [False, True], ids=["", "literal"])
+@pytest.mark.parametrize(
+    ("dependence", "guarantee", "size"), [(1.0, None, 1.0), (0.4, None, 3.0), (1.0, 0.3, 1.0)]
+)
+def test_the_chain_is_the_formulas(
+    form: str, literal: bool, dependence: float, guarantee: Any, size: float, x64: None
+) -> None:
+    target = np.array([0.3, 0.2, 0.5, 0.1])
+    emphasis = Emphasis(target, dependence, guarantee, form, literal)
+    stream = samples(size=size)
+    lam, delta = chained(emphasis, stream)
+    wanted, wanted_delta = by_hand(stream, target, dependence, guarantee, literal)
+    assert 0.01 < (wanted < 1).mean() < 0.9  # some are less important, some are not
+    np.testing.assert_allclose(lam, wanted, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(delta, wanted_delta, rtol=1e-9)
+    assert (lam[:, 0] == 1).all()
+
+
+@pytest.mark.parametrize("m", [1, 64, 65, 100])
+def test_long_chains_are_summed_another_way(m: int, x64: None) -> None:
+    stream = samples(m, T=4)
+    lam, _ = chained(Emphasis(0.3), stream)
+    np.testing.assert_allclose(lam, by_hand(stream, 0.3, 1.0, None, False)[0], rtol=1e-7)
+
+
+def test_what_is_not_literal_never_stands_still(x64: None) -> None:
+    """A perfect start makes δ = 0: literally nothing is learned ever after, else a little is."""
+    y, d, ahead = jnp.zeros(2), jnp.asarray(0.0), jnp.asarray(1.0)
+    for literal, wanted in ((True, 0.0), (False, 1e-6**0.5)):
+        emphasis = Emphasis(0.5, literal=literal)
+        _, state = emphasis.chain(emphasis.init(2, jnp.float64), y, d, ahead)
+        lam, _ = emphasis.chain(state, y, d, ahead)
+        np.testing.assert_allclose(lam, [1.0, wanted], rtol=1e-9)
+    huge = Emphasis(0.5).record(emphasis.init(2, jnp.float64), y + 1e9, d, ahead)
+    np.testing.assert_allclose(Emphasis(0.5).delta(huge), 1.0)  # at most, for any target
+
+
+@pytest.mark.parametrize("literal", [False, True], ids=["", "literal"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gradients_are_finite_from_the_first_sample(literal: bool, dtype: str, x64: None) -> None:
+    def last(numbers: Any) -> Any:
+        emphasis = Emphasis(numbers[0], numbers[1], literal=literal)
+        state = emphasis.init(3, dtype)
+        for y, d in (([0.0, 0.0, 0.0], 0.0), ([0.1, -2.0, 0.3], 0.2), ([0.3, 0.2, 0.1], 0.0)):
+            one = jnp.ones((), dtype)
+            lam, state = emphasis.chain(state, jnp.asarray(y, dtype), jnp.asarray(d, dtype), one)
+        return lam.sum()
+
+    slope = jax.jit(jax.grad(last))(jnp.asarray([0.3, 0.7], dtype))
+    assert slope.dtype == dtype and np.isfinite(slope).all()
+    assert literal or (slope < 0).all()  # literally, a perfect start has ended all learning
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"target_mse": -0.1}, "target_mse >= 0"),
+        ({"dependence": -0.1}, "dependence >= 0"),
+        ({"guarantee": 0.0}, "guarantee > 0 and guarantee < 1"),
+        ({"guarantee": 1.0}, "guarantee > 0 and guarantee < 1"),
+        ({"form": "sum"}, "chain must be one of"),
+    ],
+)
+def test_settings_out_of_range(wrong: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Emphasis(**{"target_mse": 0.1} | wrong)
+    for edge in ({"target_mse": 0.0}, {"dependence": 0.0}):
+        Emphasis(**{"target_mse": 0.1} | edge)
