@@ -56,6 +56,10 @@ class GradientChain(Around):
         object.__setattr__(self, "bound", checks.number("bound", self.bound, above=0))
         copies.check(self.learner, self.m)
 
+    @property
+    def knows_leverage(self) -> bool:
+        return False  # of many learners
+
     @abc.abstractmethod
     def start(self, dtype: Any) -> Any:
         """What is learned besides the copies, before any data."""

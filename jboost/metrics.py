@@ -80,6 +80,7 @@ class Metric(abc.ABC):
 
     size: ClassVar[int] = 2  # how many terms
     memory: ClassVar[int] = 0  # how many numbers it remembers of the targets
+    of_intervals: ClassVar[bool] = False  # whether it looks at low and high
 
     def __post_init__(self) -> None:
         fading = checks.number("fading", self.fading, above=0, at_most=1)
@@ -224,6 +225,8 @@ class Coverage(Mean):
     >>> float(evaluate(Coverage(), [0.0, 0.0], [0.5, 2.0], low=[-1.0, -1.0], high=[1.0, 1.0]))
     0.5
     """
+
+    of_intervals: ClassVar[bool] = True
 
     def _loss(self, d: Array, y: Array, low: Array, high: Array) -> Array:
         return ((low <= d) & (d <= high)).astype(d.dtype)

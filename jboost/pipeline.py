@@ -90,6 +90,13 @@ class Pipeline(Learner):
         last = self._inputs(state, x)[-1]
         return self.learner.info(state.learner, last, self._answer(x, d), key)
 
+    @property
+    def knows_leverage(self) -> bool:
+        return self.learner.knows_leverage
+
+    def leverage(self, state: PipelineState, x: Any) -> Array:
+        return self.learner.leverage(state.learner, self._inputs(state, x)[-1])
+
     def _inputs(self, state: PipelineState, x: Any) -> list[Array]:
         """The input of each part; the learner's last."""
         inputs = [real(x)]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost.wrappers.intervals import Intervals, band, interval, spread
+from jboost.wrappers.intervals import Intervals, band, interval
 
 Z = 1.6448536269514722  # of 90 %
 
@@ -65,19 +65,19 @@ def test_newtons_variance_with_the_noise_level_learned(x64):
     np.testing.assert_allclose((low + high) / 2, model.predict(state, x), rtol=1e-9)
 
 
-def test_the_spread_of_an_input_far_from_all_others(x64):
-    """√(1 + xᵀR⁻¹x), through a pipeline and a scaled target; a network's x is its slope."""
+def test_the_leverage_of_an_input_far_from_all_others(x64):
+    """xᵀR⁻¹x, through a pipeline and a scaled target; a network's x is its slope."""
     xs, ds = changing(50)
     ones = np.column_stack([xs, np.ones(50)])
     far = np.array([30.0, 0.0, 0.0])
     R = 0.1 * np.eye(4) + ones.T @ ones
-    wanted = np.sqrt(1 + np.append(far, 1) @ np.linalg.inv(R) @ np.append(far, 1))
+    wanted = np.append(far, 1) @ np.linalg.inv(R) @ np.append(far, 1)
     for form in ("root", "covariance"):
         newton = jb.Newton(1.0, 0.1, form=form)
         model = jb.pipeline(jb.Bias(), jb.ScaleTarget(newton))
         state, _ = jb.run(model, xs.astype(float), ds.astype(float))
-        np.testing.assert_allclose(spread(model, state, far), wanted, rtol=1e-6)
-    assert wanted > 2
+        np.testing.assert_allclose(model.leverage(state, far), wanted, rtol=1e-6)
+    assert wanted > 3
     network = jb.GaussNewton(jb.networks.Perceptron(3), jb.Newton(0.999, ridge=0.5))
     state = network.init(3, float, key=jax.random.key(0))
 
@@ -85,7 +85,30 @@ def test_the_spread_of_an_input_far_from_all_others(x64):
         return network.predict(state._replace(newton=state.newton._replace(w=theta)), far)
 
     J = jax.grad(estimate)(state.newton.w)
-    np.testing.assert_allclose(spread(network, state, far), np.sqrt(1 + J @ J / 0.5), rtol=1e-9)
+    np.testing.assert_allclose(network.leverage(state, far), J @ J / 0.5, rtol=1e-9)
+
+
+def test_leverage_is_that_of_the_learner_inside():
+    newton, x = jb.Newton(0.9, ridge=0.5), jnp.array([1.0, 2.0, 3.0])
+    for model in (
+        jb.ScaleTarget(newton),
+        jb.Huber(newton),
+        jb.OnChange(newton),
+        jb.Scored(newton),
+        jb.Delayed(newton, 2),
+        jb.SelfTuning(newton, wrt=("forgetting",)),
+        Intervals(newton),
+    ):
+        assert model.knows_leverage
+        assert float(model.leverage(model.init(3), x)) == pytest.approx(14 / 0.5)
+    column = jb.WeightColumn(newton, 1)
+    assert float(column.leverage(column.init(3), x)) == pytest.approx(10 / 0.5)
+    for model in (jb.SGD(0.1), jb.PiecewiseLinear(2), jb.boost(newton, 2, target_mse=0.1)):
+        assert not model.knows_leverage
+        with pytest.raises(TypeError, match="method='conformal'"):
+            Intervals(model, method="newton")
+    with pytest.raises(TypeError, match="SGD has no leverage"):
+        jb.SGD(0.1).leverage(None, x)
 
 
 @pytest.mark.parametrize("method", ["conformal", pytest.param("newton", marks=pytest.mark.slow)])

@@ -152,6 +152,16 @@ def test_scored_is_the_plain_run_and_its_metrics():
     chex.assert_trees_all_close(model.scores(state), wanted, rtol=1e-4)
 
 
+def test_the_coverage_of_a_learner_that_has_intervals():
+    xs, ds = map(np.array, jb.streams.duffing(300))
+    ds[50:60] = np.nan
+    model = Scored(jb.Intervals(jb.NLMS(0.1), 0.8), {"in": Coverage(), "late": Coverage(window=40)})
+    state, trace = jb.run(model, xs, ds, observe=lambda state, info: (info.low, info.high))
+    wanted = metrics.evaluate(model.metrics, trace.prediction, ds, *trace.observed)
+    assert 0.7 < wanted["in"] < 0.9
+    chex.assert_trees_all_close(model.scores(state), wanted)
+
+
 def see_scores(state, info):
     return info.scores
 
@@ -176,6 +186,10 @@ def test_scores_are_reported_as_they_were_before_the_sample():
         (lambda: metrics.evaluate(MSE(), [1.0], [1.0, 2.0]), r"prediction must be \(T,\)"),
         (lambda: Scored(jb.SGD(0.1), "mse"), "metrics must be a metric"),
         (lambda: Scored(MSE()), "learner must be"),
+        (
+            lambda: Scored(jb.SGD(0.1), [MSE(), Coverage()]),
+            r"jboost\.Intervals\(learner\); got SGD",
+        ),
     ],
 )
 def test_mistakes_are_named(call, words):

@@ -65,6 +65,29 @@ def test_a_cut_stream_is_the_same_stream_bit_for_bit(name):
     )
 
 
+def test_a_stream_in_blocks_and_resumed(tmp_path):
+    xs, ds = (np.array(a, np.float32) for a in jb.streams.duffing(300))
+    both = np.stack([ds, 1 - 2 * ds], axis=1)
+    both[10, 0] = both[20:22] = np.nan
+    model = multi.targets(jb.Newton(0.99), 2)
+    state, trace = multi.run(model, xs, both)
+    blocks = [(xs[i : i + 70], both[i : i + 70]) for i in range(0, 300, 70)]
+    keeps = {"checkpoint": tmp_path / "c", "every": 1, "resume": True}
+    with jb.run_stream(model, blocks, **keeps) as stream:
+        first = [next(stream).prediction, next(stream).prediction]
+    stream = jb.run_stream(model, blocks, **keeps)
+    made = np.concatenate([*first, *(block.prediction for block in stream)])
+    np.testing.assert_array_equal(made, trace.prediction)
+    chex.assert_trees_all_equal(stream.state, state)
+    assert stream.skipped == 2
+    assert stream.mse == pytest.approx(np.nanmean((made - both) ** 2), rel=1e-5)
+    for wrong, words in ((ds, r"shape \(n, 2\)"), (both[:, :1], r"got \(300, 1\)")):
+        with pytest.raises(ValueError, match=words):
+            jb.run_stream(model, (xs, wrong)).finish()
+    with pytest.raises(ValueError, match="row 10 of the stream"):
+        jb.run_stream(model, (xs, both), on_bad="raise").finish()
+
+
 def test_newton_keeps_one_inverse():
     xs, ds = stream()
     state, _ = multi.run(jb.Newton(0.99), xs, ds)

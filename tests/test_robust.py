@@ -206,6 +206,7 @@ def test_live_use_of_a_budget():
             lambda: Budget(jb.SGD(0.1), 0.1, uncertainty=2),
             "uncertainty must be 'leverage'",
         ),
+        (lambda: Budget(jb.SGD(0.1), 0.1, uncertainty="leverage"), "wants a Newton learner"),
     ],
 )
 def test_mistakes_are_named(call, words):

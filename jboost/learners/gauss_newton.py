@@ -99,6 +99,16 @@ class GaussNewton(Learner):
 
         return repeated(once, state, repeats)
 
+    @property
+    def knows_leverage(self) -> bool:
+        return True
+
+    def leverage(self, state: GaussNewtonState, x: Any) -> Array:
+        """JᵀP J, J = ∂f/∂θ at x."""
+        theta = state.newton.w
+        J = jax.grad(self._f)(theta, known(x, theta.dtype))
+        return self.newton.leverage(state.newton, J)
+
     def _f(self, theta: Array, x: Array) -> Array:
         """f with its parameters in one row."""
         like = jax.eval_shape(lambda: self.network.init(x.shape[0], theta.dtype, jax.random.key(0)))

@@ -115,6 +115,24 @@ class LeastSquares(Learner):
             return self._root(state, *sample)._replace(turn=turn)
         return self._covariance(state, *sample)._replace(turn=turn)
 
+    @property
+    def knows_leverage(self) -> bool:
+        return True
+
+    def leverage(self, state: NewtonState, x: Any) -> Array:
+        """xᵀP x ≥ 0.
+
+        >>> learner = Newton(ridge=1.0)
+        >>> state = learner.update(learner.init(2), jnp.array([1.0, 0.0]), 1.0)
+        >>> [round(float(learner.leverage(state, jnp.array(x))), 3) for x in ([1.0, 0.0], [0, 1.0])]
+        [0.5, 1.0]
+        """
+        x = known(x, state.w.dtype)
+        if isinstance(state, CovarianceState):
+            return jnp.maximum(dot(x, symmetric_matvec(state.P, x)), 0)
+        f = matvec(state.T, x)
+        return dot(f, f)
+
     def _root(
         self, state: RootState, x: Array, d: Array, lam: Array, beta: Array, learned: Array
     ) -> RootState:
@@ -250,9 +268,4 @@ class ForwardNewton(LeastSquares):
     def predict(self, state: NewtonState, x: Any) -> Array:
         x = known(x, state.w.dtype)
         beta = jnp.asarray(self.forgetting, x.dtype)
-        if isinstance(state, CovarianceState):
-            power = jnp.maximum(dot(x, symmetric_matvec(state.P, x)), 0)
-        else:
-            f = matvec(state.T, x)
-            power = dot(f, f)
-        return dot(state.w, x) * (beta / (beta + power))
+        return dot(state.w, x) * (beta / (beta + self.leverage(state, x)))

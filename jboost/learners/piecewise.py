@@ -139,6 +139,10 @@ class PiecewiseLinear(Around):
         ):
             object.__setattr__(self, name, value)
 
+    @property
+    def knows_leverage(self) -> bool:
+        return False  # of many learners
+
     def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> TreeState:
         dtype = dtype_of(dtype)
         N = 2 ** (self.depth + 1)

@@ -111,6 +111,9 @@ class _Between(Around):
     def predict(self, state: State, x: Any) -> Array:
         return self.learner.predict(state, x)
 
+    def leverage(self, state: State, x: Any) -> Array:
+        return self.learner.leverage(state, x)
+
     def update(
         self,
         state: State,

@@ -37,22 +37,17 @@ import jax.numpy as jnp
 from jax import Array
 
 from jboost import checks
-from jboost.learners.base import Learner, Number, State, model, static
-from jboost.learners.gauss_newton import GaussNewton
-from jboost.learners.newton import CovarianceState, LeastSquares, Newton, NewtonState
-from jboost.numerics import LARGEST, dtype_of, known, usable
-from jboost.pipeline import Pipeline, pipeline
-from jboost.products import dot, matvec, symmetric_matvec
+from jboost.learners.base import Around, Learner, Number, State, model, static
+from jboost.learners.newton import Newton
+from jboost.numerics import LARGEST, dtype_of, usable
+from jboost.pipeline import pipeline
 from jboost.transforms.base import kept, real
 from jboost.transforms.maps import Bias, Polynomial
 from jboost.transforms.scale import Scale
-from jboost.transforms.target import ScaleTarget
-from jboost.wrappers.change import OnChange
 from jboost.wrappers.error_scale import DEVIATION, FARTHEST, ErrorScale
 
 METHODS = ("conformal", "newton", "gaussian")
 LOCAL = pipeline(Scale(), Polynomial(2), Bias(), Newton(forgetting=0.999, ridge=1.0))
-AROUND = (ScaleTarget, OnChange)
 WIDEST = 2 * math.log(LARGEST)
 
 
@@ -74,7 +69,7 @@ class _Half(NamedTuple):
 
 
 @model
-class Intervals(Learner):
+class Intervals(Around):
     """A learner that says how far off it may be. Its estimates are the learner's.
 
     ``info`` adds to the learner's: ``low`` and ``high``, and ``covered``, whether d lies between
@@ -92,7 +87,7 @@ class Intervals(Learner):
 
     Args:
       learner: any learner; for "newton" and "gaussian" a ``Newton``, ``ForwardNewton`` or
-        ``GaussNewton``, also in a pipeline, ``ScaleTarget`` or ``OnChange``.
+        ``GaussNewton``, also in a pipeline and in wrappers as ``ScaleTarget`` or ``OnChange``.
       coverage: 1 − α, in (0, 1).
       method: "conformal", "newton" or "gaussian", as above.
       step: η > 0.
@@ -128,7 +123,7 @@ class Intervals(Learner):
             object.__setattr__(self, name, checks.number(name, getattr(self, name), **allowed))
         if self.method != "conformal":
             object.__setattr__(self, "local", None)
-            if not isinstance(_core(self.learner), (LeastSquares, GaussNewton)):
+            if not self.learner.knows_leverage:
                 raise TypeError(
                     f"method {self.method!r} wants a Newton learner, as such or in a pipeline; "
                     f"got {self.learner!r}. Pass method='conformal' for any other"
@@ -139,10 +134,6 @@ class Intervals(Learner):
     @property
     def needs_key(self) -> bool:
         return self.learner.needs_key or (self.local is not None and self.local.needs_key)
-
-    @property
-    def takes_missing(self) -> bool:
-        return self.learner.takes_missing
 
     def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> IntervalsState:
         dtype = dtype_of(dtype)
@@ -201,7 +192,7 @@ class Intervals(Learner):
         y = self.predict(state, x)
         s = jnp.ones_like(y)
         if self.method != "conformal":
-            s = spread(self.learner, state.learner, x)
+            s = jnp.sqrt(1 + self.learner.leverage(state.learner, x))
         log_h = state.log_q + state.scale.log + jnp.log(s)
         if self.local is not None:
             g = self.local.predict(state.local, y[None])
@@ -229,29 +220,3 @@ def band(state: State, info: Any) -> tuple[Array, Array]:
     """An ``observe`` for a run of a model with intervals: low and high over time."""
     del state
     return info.low, info.high
-
-
-def spread(learner: Learner, state: State, x: Any) -> Array:
-    """√(1 + xᵀPx): how the size of an error at x depends on x, by Newton's model."""
-    if isinstance(learner, Pipeline):
-        return spread(learner.learner, state.learner, learner._inputs(state, x)[-1])
-    if isinstance(learner, AROUND):
-        return spread(learner.learner, state.learner, x)
-    if isinstance(learner, GaussNewton):
-        theta = state.newton.w
-        return _spread(state.newton, jax.grad(learner._f)(theta, known(x, theta.dtype)))
-    return _spread(state, known(x, state.w.dtype))
-
-
-def _core(learner: Any) -> Any:
-    """The learner within what :func:`spread` looks through."""
-    return _core(learner.learner) if isinstance(learner, (Pipeline, *AROUND)) else learner
-
-
-def _spread(state: NewtonState, x: Array) -> Array:
-    if isinstance(state, CovarianceState):
-        power = jnp.maximum(dot(x, symmetric_matvec(state.P, x)), 0)
-    else:
-        f = matvec(state.T, x)
-        power = dot(f, f)
-    return jnp.sqrt(1 + power)

@@ -11,6 +11,7 @@ from jax import Array
 from jboost import checks, metrics
 from jboost.learners.base import Around, Learner, Number, State, model
 from jboost.numerics import usable
+from jboost.wrappers.intervals import Intervals
 
 
 class ScoredState(NamedTuple):
@@ -30,8 +31,8 @@ class Scored(Around):
     counts once.
 
     Args:
-      learner: any learner.
-      metrics: a metric, or a pytree of them; none that looks at an interval.
+      learner: any learner; for ``Coverage`` one with :class:`jboost.Intervals`.
+      metrics: a metric, or a pytree of them.
 
     >>> import jboost as jb
     >>> from jboost.metrics import MSE, R2
@@ -42,13 +43,27 @@ class Scored(Around):
     [('all', 0.877), ('late', 0.22)]
     """
 
-    learner: Learner
+    learner: Any
     metrics: Any = metrics.MSE()
 
     def __post_init__(self) -> None:
         checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
-        for one in jax.tree.leaves(self.metrics, is_leaf=metrics.is_metric):
+        for one in self._all:
             checks.instance("metrics", one, metrics.Metric, "a metric such as MSE(), or several")
+        if self._bounded and not isinstance(self.learner, Intervals):
+            raise TypeError(
+                "a metric of intervals wants a learner that has some, jboost.Intervals(learner); "
+                f"got {self.learner!r}"
+            )
+
+    @property
+    def _all(self) -> list[Any]:
+        return jax.tree.leaves(self.metrics, is_leaf=metrics.is_metric)
+
+    @property
+    def _bounded(self) -> bool:
+        """Whether a metric looks at the bounds of an interval."""
+        return any(one.of_intervals for one in self._all)
 
     def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> ScoredState:
         learner = self.learner.init(num_features, dtype, key=key)
@@ -73,8 +88,9 @@ class Scored(Around):
             counts = counts & jnp.all(usable(jnp.asarray(x, prediction.dtype)))
         # By its target, not by a choice between states: a window would be copied at every step.
         scored = jnp.where(counts, jnp.asarray(d, prediction.dtype), jnp.nan)
+        bounds = self.learner.interval(state.learner, x) if self._bounded else ()
         return ScoredState(
-            metrics.update(self.metrics, state.metrics, scored, prediction),
+            metrics.update(self.metrics, state.metrics, scored, prediction, *bounds),
             self.learner.update(state.learner, x, d, weight=weight, repeats=repeats, key=key),
         )
 

@@ -15,9 +15,7 @@ from jax import Array
 
 from jboost import checks, draws
 from jboost.learners.base import Around, Learner, Number, State, model, static
-from jboost.learners.newton import CovarianceState, RootState
 from jboost.numerics import dtype_of, known, usable
-from jboost.products import dot, matvec, symmetric_matvec
 from jboost.transforms.base import given, kept, real
 
 MEMORY = 100  # samples
@@ -77,6 +75,9 @@ class WeightColumn(Around):
     def info(self, state: State, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
         return self.learner.info(state, self._split(x)[0], d, key)
 
+    def leverage(self, state: State, x: Any) -> Array:
+        return self.learner.leverage(state, self._split(x)[0])
+
     def _split(self, x: Any) -> tuple[Array, Array]:
         """The learner's columns, and the weight."""
         x = real(x)
@@ -118,8 +119,8 @@ class Budget(Learner):
     Args:
       learner: any learner.
       rate: ρ in (0, 1].
-      uncertainty: "leverage" (:func:`leverage`, around a Newton learner), or a function of the
-        learner's state and x, ≥ 0.
+      uncertainty: "leverage" (of a Newton learner, also in a pipeline or a wrapper), or a function
+        of the learner's state and x, ≥ 0.
 
     >>> import jax
     >>> import jboost as jb
@@ -141,6 +142,11 @@ class Budget(Learner):
             raise TypeError(
                 "uncertainty must be 'leverage', a function of (state, x) or None; "
                 f"got {self.uncertainty!r}"
+            )
+        if self.uncertainty == "leverage" and not self.learner.knows_leverage:
+            raise TypeError(
+                "uncertainty='leverage' wants a Newton learner, as such or in a pipeline; "
+                f"got {self.learner!r}. Pass a function of (state, x) for any other"
             )
 
     @property
@@ -209,25 +215,10 @@ class Budget(Learner):
         dtype = state.doubt.dtype
         chance, u = jnp.asarray(self.rate, dtype), jnp.ones((), dtype)
         if self.uncertainty is not None:
-            doubt = leverage if isinstance(self.uncertainty, str) else self.uncertainty
+            doubt = self.uncertainty
+            doubt = self.learner.leverage if isinstance(doubt, str) else doubt
             u = jnp.asarray(doubt(state.learner, known(x, dtype)), dtype)
             some = (state.doubt > 0) & (u >= 0)
             chance = jnp.where(some, chance * u / jnp.where(some, state.doubt, 1), chance)
         own = jax.random.fold_in(given(key), 1)  # apart from what the learner draws with the key
         return draws.uniform(own, (state.t, state.wraps), 1, dtype)[0] < chance, u
-
-
-def leverage(state: RootState | CovarianceState, x: Any) -> Array:
-    """xᵀP x of a Newton learner's state: how little the past says about this x.
-
-    >>> import jboost as jb
-    >>> learner = jb.Newton(ridge=1.0)
-    >>> state = learner.update(learner.init(2), jnp.array([1.0, 0.0]), 1.0)
-    >>> [round(float(leverage(state, jnp.array(x))), 3) for x in ([1.0, 0.0], [0.0, 1.0])]
-    [0.5, 1.0]
-    """
-    x = jnp.asarray(x, state.w.dtype)
-    if isinstance(state, CovarianceState):
-        return jnp.maximum(dot(x, symmetric_matvec(state.P, x)), 0)
-    f = matvec(state.T, x)
-    return dot(f, f)
