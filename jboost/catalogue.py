@@ -17,6 +17,7 @@ from jboost.learners import NLMS, SGD, ForwardNewton, Newton
 from jboost.learners.base import Learner
 from jboost.pipeline import pipeline
 from jboost.transforms import Bias, Impute, Scale, ScaleTarget
+from jboost.wrappers.intervals import Intervals
 
 DEFAULT = "auto"
 
@@ -81,8 +82,16 @@ CATALOGUE: dict[str, Entry] = {
 }
 
 
-def resolve(model: Learner | str | None) -> Learner:
-    """A model as it is, by its name, or the one to take where nothing is said."""
+def resolve(model: Learner | str | None, *, intervals: float | None = None) -> Learner:
+    """A model as it is, by its name, or the one to take where nothing is said.
+
+    With ``intervals``, in (0, 1), it says where that part of the answers lies: see
+    :class:`jboost.Intervals`.
+    """
+    if intervals is not None:
+        if isinstance(model, Intervals):
+            raise ValueError(f"the model has intervals of its own; got intervals={intervals!r} too")
+        return Intervals(resolve(model), intervals)
     if isinstance(model, Learner):
         return model
     if model is None or isinstance(model, str):

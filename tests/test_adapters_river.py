@@ -18,6 +18,7 @@ from river import checks, compose, evaluate, metrics, preprocessing
 from jboost.adapters import feed
 from jboost.adapters.feed import Feed
 from jboost.adapters.river import OnlineRegressor
+from jboost.auto import Seeded
 from jboost.pipeline import pipeline
 from jboost.transforms import Bias, Impute, RandomFourier, Scale, ScaleTarget
 
@@ -43,15 +44,18 @@ def leaves(regressor: OnlineRegressor) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    "model",
+    ("model", "part"),
     [
-        pytest.param(jb.Newton(ridge=0.1), id="Newton"),
-        pytest.param(None, id="default", marks=pytest.mark.slow),
+        pytest.param(jb.Newton(ridge=0.1), None, id="Newton"),
+        pytest.param(jb.Newton(ridge=0.1), 0.9, id="intervals", marks=pytest.mark.slow),
+        pytest.param(None, None, id="default", marks=pytest.mark.slow),
     ],
 )
-def test_conforms_to_river(model: Any) -> None:
-    assert not OnlineRegressor(model)._unit_test_skips()
-    checks.check_estimator(OnlineRegressor(model))
+def test_conforms_to_river(model: Any, part: float | None) -> None:
+    made = OnlineRegressor(model, intervals=part)
+    assert not made._unit_test_skips()
+    pytest.importorskip("sklearn")  # river's checker takes data sets of its
+    checks.check_estimator(made)
 
 
 def test_features_come_and_go() -> None:
@@ -97,6 +101,28 @@ def test_a_state_that_cannot_grow_begins_anew() -> None:
         regressor.learn_one(x, y)
     with pytest.warns(UserWarning, match="a state of Pipeline cannot grow"):
         regressor.learn_one({"d": 1.0}, 1.0)
+
+
+def test_of_a_mixture_what_can_grow_does() -> None:
+    """A network of a given number of parameters has fewer units where there are more inputs."""
+    network = jb.GaussNewton(jb.networks.Perceptron(parameters=30))
+    experts = [jb.ScaleTarget(pipeline(Scale(), one)) for one in (jb.Newton(0.99, 0.1), network)]
+    model = jb.boost(experts, target_mse=0.1, dependence=0.0, combiner=jb.NSGD(0.1, 0.01))
+    regressor = OnlineRegressor(model, seed=0)
+    for x, y in samples(60, "abc"):
+        regressor.learn_one(x, 1000 + y)
+
+    def said(x: dict[str, float]) -> np.ndarray:
+        assert regressor._feed is not None
+        row = regressor._row(x).astype(np.float32)
+        return np.asarray(model.info(regressor._feed.state, row, 0.0)["y"])
+
+    query = {"a": 1.0, "b": -1.0, "c": 0.5}
+    before = said(query)
+    regressor.learn_one({"d": 1.0, "e": 1.0}, 0.0, w=0.0)
+    after = said(query)
+    assert after[0] == pytest.approx(before[0], rel=1e-4)
+    assert after[1] != before[1] and after[1] == pytest.approx(1000, abs=5)  # its scale is kept
 
 
 @pytest.mark.parametrize("model", [NLMS, BOOSTED], ids=["NLMS", "boosted"])
@@ -158,10 +184,30 @@ def test_odd_samples() -> None:
     assert np.isfinite(regressor.predict_one({("a", 1): 1}))
 
 
+def test_intervals_as_river_gives_them() -> None:
+    """Through growth and copies, covering what they say."""
+    regressor = OnlineRegressor(jb.Newton(0.999, 0.1), intervals=0.8)
+    first = regressor.predict_one({"a": 1.0}, with_interval=True)
+    assert (first.lower, first.upper) == (-np.inf, np.inf)
+    inside = []
+    for i, (x, y) in enumerate([*samples(20, "ab"), *samples(400)]):
+        y += RNG.normal()
+        bounds = regressor.predict_one(x, with_interval=True)
+        inside.append(y in bounds)
+        assert i == 0 or regressor.predict_one(x) == pytest.approx(bounds.center, abs=1e-3)
+        regressor.learn_one(x, y)
+        if i == 200:
+            regressor = pickle.loads(pickle.dumps(regressor))
+    assert 0.74 < np.mean(inside[20:]) < 0.86
+    with pytest.raises(ValueError, match=r"intervals=0\.9"):
+        OnlineRegressor(NLMS).predict_one({"a": 1.0}, with_interval=True)
+
+
 def test_in_a_river_pipeline() -> None:
     model = compose.Pipeline(preprocessing.StandardScaler(), OnlineRegressor(jb.Newton(ridge=0.1)))
-    score = evaluate.progressive_val_score(samples(300), model, metrics.R2())
-    assert score.get() > 0.8
+    stream = samples(300)
+    evaluate.progressive_val_score(stream[:50], model, metrics.R2())  # river's scaler settles
+    assert evaluate.progressive_val_score(stream[50:], model, metrics.R2()).get() > 0.9
 
 
 def test_both_programs_give_the_same_bits(monkeypatch: Any) -> None:
@@ -180,6 +226,23 @@ def test_both_programs_give_the_same_bits(monkeypatch: Any) -> None:
         for a, b in zip(jax.tree.leaves(one.state), jax.tree.leaves(many.state), strict=True):
             np.testing.assert_array_equal(a, b)
         np.testing.assert_array_equal([one.predict(x) for x in xs], many.predict_many(xs))
+
+
+def test_a_key_for_the_start_alone_makes_no_other_program() -> None:
+    network = jb.GaussNewton(jb.networks.Perceptron(2))
+    key = jax.random.key(1)
+    starts = Seeded(jb.boost([network, jb.NLMS(0.5)], target_mse=0.1, dependence=0.0))
+    one, other = Feed(starts, 3), Feed(starts, 3, key)
+    assert one._kind == other._kind and one.predict([1, 2, 3]) != other.predict([1, 2, 3])
+    again = pickle.loads(pickle.dumps(other))
+    assert again.predict([1, 2, 3]) == other.predict([1, 2, 3])
+    draws = Seeded(jb.boost(NLMS, 3, target_mse=30.0, mode=jb.RandomUpdate()))
+    one, other = Feed(draws, 3), Feed(draws, 3, key)
+    assert one._kind != other._kind
+    for x, y in samples(20, "abc"):
+        for each in (one, other):
+            each.learn([*x.values()], y)
+    assert one.predict([1, 2, 3]) != other.predict([1, 2, 3])
 
 
 def test_float64_where_it_is_on(x64: None) -> None:

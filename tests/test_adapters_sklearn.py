@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pickle
 from typing import Any
 
@@ -18,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from jboost.adapters.sklearn import OnlineRegressor
+from jboost.wrappers.intervals import interval
 
 T, R = 60, 3
 RNG = np.random.default_rng(1)
@@ -34,22 +36,26 @@ GRANTED = {
 
 @pytest.mark.filterwarnings("default")  # the checker warns of what it skips
 @pytest.mark.parametrize(
-    "model",
+    ("model", "part"),
     [
-        pytest.param(jb.Newton(ridge=0.1), id="Newton"),
-        pytest.param(None, id="default", marks=pytest.mark.slow),
+        pytest.param(jb.Newton(ridge=0.1), None, id="Newton"),
+        pytest.param(jb.Newton(ridge=0.1), 0.9, id="intervals", marks=pytest.mark.slow),
+        pytest.param(None, None, id="default", marks=pytest.mark.slow),
     ],
 )
-def test_conforms_to_scikit_learn(model: Any) -> None:
-    done = check_estimator(OnlineRegressor(model), expected_failed_checks=GRANTED, on_skip=None)
+def test_conforms_to_scikit_learn(model: Any, part: float | None) -> None:
+    made = OnlineRegressor(model, intervals=part)
+    done = check_estimator(made, expected_failed_checks=GRANTED, on_skip=None)
     statuses = {result["check_name"]: result["status"] for result in done}
     assert len(statuses) > 40
     # What is granted must be needed: a check that passes is taken off the list.
     assert {name for name, status in statuses.items() if status == "xfail"} == {*GRANTED}
-    # A check of arrays of other libraries is skipped where SciPy is not set up for them.
-    assert {name for name, status in statuses.items() if status == "skipped"} <= {
-        "check_array_api_input"
-    }
+    # A check of arrays of other libraries is skipped where SciPy is not set up for them, and those
+    # with tables where pandas is not there.
+    skipped = {"check_array_api_input"}
+    if importlib.util.find_spec("pandas") is None:
+        skipped |= {"check_regressor_data_not_an_array", "check_sample_weights_pandas_series"}
+    assert {name for name, status in statuses.items() if status == "skipped"} <= skipped
 
 
 def sgd(X: Any, Y: Any, weights: Any) -> np.ndarray:
@@ -107,8 +113,26 @@ def test_in_pipelines_and_searches() -> None:
     models = [jb.SGD(1e-4), jb.Newton(ridge=0.1)]
     search = GridSearchCV(regressor, {"model": models}, cv=cv).fit(X, Y)
     assert isinstance(search.best_params_["model"], jb.Newton)
-    assert regressor.get_params() == {"model": regressor.model, "random_state": None}
+    params = {"model": regressor.model, "random_state": None, "intervals": None}
+    assert regressor.get_params() == params
     assert clone(regressor).set_params(model=models[0]).model is models[0]
+
+
+def test_intervals_are_those_of_the_model() -> None:
+    plain = OnlineRegressor(jb.NLMS(0.5)).fit(X, Y)
+    assert not hasattr(plain, "predict_interval")
+    bounded = OnlineRegressor(jb.NLMS(0.5), intervals=0.8).fit(X, Y)
+    np.testing.assert_allclose(bounded.predict(X), plain.predict(X), rtol=1e-5)
+    found = bounded.predict_interval(X)
+    expected = [interval(bounded.model_, bounded.state_, x) for x in X[:3].astype(np.float32)]
+    np.testing.assert_allclose(found[:3], expected, rtol=1e-4)
+    assert found.shape == (T, 2) and found.dtype == np.float64 and (found[:, 0] < found[:, 1]).all()
+    own = OnlineRegressor(jb.Intervals(jb.NLMS(0.5), 0.8)).fit(X, Y)
+    np.testing.assert_array_equal(own.predict_interval(X), found)
+    with pytest.raises(ValueError, match="intervals of its own"):
+        OnlineRegressor(own.model, intervals=0.8).fit(X, Y)
+    with pytest.raises(ValueError, match="coverage"):
+        OnlineRegressor(jb.NLMS(0.5), intervals=90).fit(X, Y)
 
 
 def test_feature_names_are_kept_and_checked() -> None:

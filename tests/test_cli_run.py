@@ -30,7 +30,7 @@ from jboost.files import formats as files
 from jboost.reports import pictures, tally
 
 pytest.importorskip("pyarrow")
-from PIL import Image
+Image = pytest.importorskip("PIL.Image")
 
 FAST = ["--model", "nlms"]  # compiles in no time
 ROWS = 300
@@ -308,7 +308,7 @@ def test_a_reader_of_predictions_that_leaves(folder: Path) -> None:
         ("a;b;y\n1;2;3\n", 3, "data.csv, line 1 has one column, 'a;b;y'; is a semicolon the deli"),
         ("a,b\n1,2\n", 3, "data.csv has no column 'y'; it has 'a', 'b'"),
         ((csv() + "1,\xe9,2\n").encode("latin-1"), 3, "data.csv, line 302 is not in UTF-8"),
-        ("a," * 1_000_000 + "y\n", 3, "data.csv, line 1 has 1,000,001 columns; at most 65,536"),
+        ("a," * 1_000_000 + "y\n", 3, "data.csv, line 1 has 1,000,001 columns; at most 16,384"),
         ("when,y\n2020-01-01,1\n", 3, "data.csv: the column 'when' holds dates or times"),
     ],
 )  # fmt: skip
@@ -349,7 +349,7 @@ def test_a_full_disk(folder: Path, capsys: Any, monkeypatch: Any) -> None:
     command = ("data.csv", "--target", "y", *FAST, "--checkpoint", "c")
     assert run(*command, "--predictions", "/dev/full") == 1
     err = capsys.readouterr().err
-    assert err.endswith("predictions could not be written to /dev/full: No space left on device\n")
+    assert "predictions could not be written to /dev/full: No space left on device; c is not" in err
 
     class Full(io.FileIO):
         """A disk with room for 2,500 bytes, that takes what it can."""
@@ -443,10 +443,10 @@ def test_a_checkpoint_of_another_run_is_refused(folder: Path, capsys: Any) -> No
 
 def test_a_model_that_does_not_fit_is_refused_at_once(folder: Path, capsys: Any) -> None:
     Path("wide.csv").write_text(
-        ",".join(f"c{i}" for i in range(60_000)) + ",y\n" + "1," * 60_000 + "1"
+        ",".join(f"c{i}" for i in range(4_000)) + ",y\n" + "text," * 4_000 + "1"
     )
     assert run("wide.csv", "--target", "y", "--model", "newton") == 1
-    assert re.search(r"with 60,000 columns this model takes \d+ GB", capsys.readouterr().err)
+    assert re.search(r"with 64,000 columns this model takes \d+ GB", capsys.readouterr().err)
 
 
 def test_missing_inputs_by_each_policy(folder: Path, capsys: Any) -> None:

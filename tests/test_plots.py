@@ -4,10 +4,11 @@ import sys
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from jboost import extras
 from jboost.reports import plots
+
+Image = pytest.importorskip("PIL.Image")
 
 
 def test_curves_carry_names_values_and_distinct_styles():

@@ -21,17 +21,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost import engine
+from jboost.boost import BoostedState
 from jboost.checkpoints.template import template
 from jboost.layout.packing import Packing
 from jboost.learners.base import Learner, State
 from jboost.numerics import usable
+from jboost.pipeline import PipelineState
 from jboost.run import initial, scan
+from jboost.transforms.target import ScaledState
+from jboost.wrappers.intervals import Intervals
 
 # Rows a program is compiled for: the list of single samples, and what batches are cut to. A batch
 # of few rows is cut to lists, as to compile another program would take longer.
 SHORT, LONG = 16, 1024
 FEW = 16 * SHORT
 NO_ROW = -1.0  # in place of a weight
+
+# Measured for ``auto``: a program of thousands of operations compiles in two thirds of the time,
+# and a call takes a third.
+LESS = {"xla_backend_optimization_level": 1}
 
 
 class _Kind(NamedTuple):
@@ -41,6 +49,7 @@ class _Kind(NamedTuple):
     num_features: int
     impl: str | None
     form: str
+    long: bool
 
 
 class Feed:
@@ -78,8 +87,12 @@ class Feed:
 
     def predict(self, x: Any) -> float:
         """The estimate for one x."""
-        self._put(x, np.nan, 0.0)
-        return float(self._go_through_list()[-1])
+        return float(self._ask(x).flat[0])
+
+    def interval(self, x: Any) -> tuple[float, float]:
+        """The bounds for the answer to one x, by a model that has intervals."""
+        _, low, high = self._ask(x)
+        return float(low), float(high)
 
     def learn_many(self, xs: Any, ds: Any, weights: Any = None) -> None:
         """Learn samples, (n, r) and (n,), in their order."""
@@ -91,27 +104,36 @@ class Feed:
 
     def predict_many(self, xs: Any) -> np.ndarray:
         """The estimates for many x, (n, r)."""
-        self._learn_listed()
-        return self._advance(np.column_stack([xs, np.full(len(xs), np.nan), np.zeros(len(xs))]))
+        return self._ask_many(xs).reshape(len(xs), -1)[:, 0]
+
+    def interval_many(self, xs: Any) -> np.ndarray:
+        """The bounds for the answers to many x, (n, r), by a model that has intervals: (n, 2)."""
+        return self._ask_many(xs)[:, 1:]
 
     def grow(self, num_features: int) -> None:
         """Take wider x from now on, the new columns in front of those there were.
 
         The parts of the state that depend on the width begin as they would have begun, with what
         was learned in their last places, where it belongs: what transforms add to x, as a bias,
-        comes last. A model that then predicts something else begins anew, with a warning.
+        comes last. A model that then predicts something else begins anew, with a warning. Of a
+        booster only the learners do that do, as networks of a given number of parameters.
         """
         old, added = self.state, num_features - self.num_features
         new = initial(self.model, num_features, self._dtype, self._key)
         probe = np.linspace(-1.0, 1.0, self.num_features)
-        before = self.predict(probe)
+        before = self._estimates(old, probe)
         rest = (self.model, num_features, self._dtype, self._key)
-        self._begin(*rest, jax.tree.map(_in_last_places, new, old))
-        after = self.predict([0.0] * added + [*probe])
-        if not np.isclose(before, after, rtol=1e-3, atol=1e-3):
+        grown = jax.tree.map(_in_last_places, new, old)
+        self._begin(*rest, grown)
+        after = self._estimates(grown, np.append(np.zeros(added), probe))
+        same = np.isclose(before, after, rtol=1e-3, atol=1e-3)
+        if not same.any():
             text = f"a state of {type(self.model).__name__} cannot grow: the model begins anew"
             warnings.warn(text, stacklevel=2)
             self._begin(*rest, new)
+        elif not same.all():
+            mend = functools.partial(_with_new_learners, same)
+            self._begin(*rest, jax.tree.map(mend, grown, new, is_leaf=_is_booster))
 
     def __getstate__(self) -> dict[str, Any]:
         words = None if self._key is None else np.asarray(jax.random.key_data(self._key))
@@ -119,7 +141,7 @@ class Feed:
             "model": self.model,
             "num_features": self.num_features,
             "dtype": self._dtype,
-            "key": (words, self._kind.impl),
+            "key": (words, _impl(self._key)),
             "state": [np.asarray(leaf) for leaf in jax.tree.leaves(self.state)],
         }
 
@@ -137,13 +159,30 @@ class Feed:
         self._list[:, -1] = NO_ROW
         self._count = 0
         both = jax.tree.map(jnp.asarray, (model, state))
-        impl = None if key is None else str(jax.random.key_impl(key))
+        packing = Packing.of(both)
         few = jnp.zeros((2, width), dtype), jnp.zeros(2, dtype)
-        form = engine.plan_for(scan, model, both[1], *few, key, None).form
-        self._kind = _Kind(Packing.of(both), width, impl, form)
+        plan = engine.plan_for(scan, model, both[1], *few, key, None)
+        if key is not None and not model.needs_key and not _draws(packing, _impl(key), *few):
+            key = None  # it was for ``init`` alone: one program, whether there was a key or not
+        self._kind = _Kind(packing, width, _impl(key), plan.form, plan.long)
         self._key_data = None if key is None else jax.random.key_data(key)
         self._words = _packed(self._kind.packing, both)
         self._programs: dict[int, Callable[..., Any]] = {}  # to look one up by its kind is slow
+
+    def _estimates(self, state: State, x: np.ndarray) -> np.ndarray:
+        """What every learner of a booster says of an x, or else the model."""
+        if not any(map(_is_booster, jax.tree.leaves(state, is_leaf=_is_booster))):
+            return np.array([self.predict(x)])
+        return np.asarray(_looked(self.model, state, x.astype(self._dtype), self._key))
+
+    def _ask(self, x: Any) -> np.ndarray:
+        """What the model says of one x."""
+        self._put(x, np.nan, 0.0)
+        return self._go_through_list()[-1]
+
+    def _ask_many(self, xs: Any) -> np.ndarray:
+        self._learn_listed()
+        return self._advance(np.column_stack([xs, np.full(len(xs), np.nan), np.zeros(len(xs))]))
 
     def _put(self, x: Any, d: float, weight: float) -> None:
         with np.errstate(all="ignore"):  # beyond float32 is infinite, and skipped
@@ -163,7 +202,7 @@ class Feed:
         return made
 
     def _advance(self, rows: np.ndarray) -> np.ndarray:
-        """Run the program over many rows; returns the predictions."""
+        """Run the program over many rows; returns what the model says of them."""
         length = SHORT if len(rows) <= FEW else LONG
         given = np.zeros((length, self.num_features + 2), self._dtype)
         estimates = []
@@ -187,6 +226,33 @@ class Feed:
 _packed = jax.jit(Packing.pack, static_argnums=0)
 
 
+def _impl(key: Any) -> str | None:
+    return None if key is None else str(jax.random.key_impl(key))
+
+
+_drawing: dict[Any, bool] = {}
+
+
+def _draws(packing: Packing, impl: str | None, xs: Any, ds: Any) -> bool:
+    """Whether what is learned depends on the key, though the model does not need one."""
+    seen = (packing, impl, xs.shape, xs.dtype)
+    if seen not in _drawing:
+
+        def learn(words: Any, data: Any) -> Any:
+            model, state = packing.unpack(words)
+            return model.update(state, xs[0], ds[0], key=jax.random.wrap_key_data(data, impl=impl))
+
+        data = jax.random.key_data(jax.random.key(0, impl=impl))
+        words = jax.ShapeDtypeStruct((packing.width,), jnp.uint32)
+        program = jax.make_jaxpr(learn)(words, data).jaxpr
+        needed = {id(out) for out in program.outvars}
+        for step in reversed(program.eqns):
+            if any(id(out) in needed for out in step.outvars):
+                needed |= {id(operand) for operand in step.invars}
+        _drawing[seen] = id(program.invars[-1]) in needed
+    return _drawing[seen]
+
+
 @functools.lru_cache(maxsize=1024)
 def _program(kind: _Kind, length: int) -> Callable[..., Any]:
     """The program for a kind of model, compiled at its first call."""
@@ -206,7 +272,7 @@ def _program(kind: _Kind, length: int) -> Callable[..., Any]:
             i, state, estimates = carried
             row = jax.lax.dynamic_index_in_dim(rows, i, keepdims=False)
             x, d, weight = row[:r], row[r], row[r + 1]
-            estimate = model.predict(state, x)
+            estimate = _said(model, state, x)
             after = jax.lax.cond(
                 usable(d) & (weight > 0),
                 lambda state: model.update(state, x, d, weight=weight, key=key),
@@ -215,7 +281,8 @@ def _program(kind: _Kind, length: int) -> Callable[..., Any]:
             )
             return i + 1, after, jax.lax.dynamic_update_index_in_dim(estimates, estimate, i, 0)
 
-        start = (jnp.zeros((), jnp.int32), state, jnp.zeros(length, rows.dtype))
+        like = jax.eval_shape(_said, model, state, rows[0, :r])
+        start = (jnp.zeros((), jnp.int32), state, jnp.zeros((length, *like.shape), rows.dtype))
         _, state, estimates = jax.lax.while_loop(more, step, start)
         return kind.packing.pack((model, state)), estimates
 
@@ -224,13 +291,51 @@ def _program(kind: _Kind, length: int) -> Callable[..., Any]:
         return *made, corner  # the key may be for ``init`` alone; the others are used for certain
 
     if kind.form == "kernel":
-        return jax.jit(kernel, compiler_options=engine.OPTIONS)
+        return jax.jit(kernel, compiler_options=engine.OPTIONS | (LESS if kind.long else {}))
     return jax.jit(lambda *operands: (*advance(*operands), None))
 
 
+def _said(model: Learner, state: State, x: Any) -> Any:
+    """The estimate; by a model that has intervals the estimate, low and high."""
+    estimate = model.predict(state, x)
+    if isinstance(model, Intervals):
+        return jnp.stack([estimate, *model.interval(state, x)])
+    return estimate
+
+
+@functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+def _looked(model: Learner, state: State, x: Any, key: Any) -> Any:
+    return model.info(state, x, jnp.asarray(jnp.nan, x.dtype), key)["y"]
+
+
+def _is_booster(state: State) -> bool:
+    return isinstance(state, BoostedState)
+
+
+def _with_new_learners(same: np.ndarray, grown: Any, new: Any) -> Any:
+    """A booster's state where the learners whose estimates are not the same begin anew."""
+    if not _is_booster(grown):
+        return grown
+    learners, first = [], 0
+    for states, others in zip(grown.learners, new.learners, strict=True):
+        last = first + len(jax.tree.leaves(states)[0])
+        learners.append(states if same[first:last].all() else _anew(states, others))
+        first = last
+    return grown._replace(learners=tuple(learners))
+
+
+def _anew(grown: State, new: State) -> State:
+    """A learner as it starts, but for what is known of the scales before it."""
+    if isinstance(grown, (PipelineState, ScaledState)):
+        return grown._replace(learner=_anew(grown.learner, new.learner))
+    return new
+
+
 def _in_last_places(new: Any, old: Any) -> Any:
-    """An array with a smaller one in its last places, along every axis."""
+    """An array with a smaller one in its last places, along every axis, where it fits."""
     if new.shape == old.shape:
         return old
+    if any(n < m for n, m in zip(new.shape, old.shape, strict=True)):
+        return new
     places = (slice(n - m, n) for n, m in zip(new.shape, old.shape, strict=True))
     return new.at[tuple(places)].set(old)

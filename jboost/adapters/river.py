@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal, overload
 
 import jax
 import numpy as np
@@ -12,9 +13,10 @@ import numpy as np
 from jboost import catalogue, extras
 from jboost.adapters.feed import Feed
 from jboost.learners.base import Learner
+from jboost.wrappers.intervals import Intervals
 
 extras.need("river", "river")
-from river import base  # noqa: E402
+from river import base, conf  # noqa: E402
 
 
 class OnlineRegressor(base.MiniBatchRegressor):
@@ -34,6 +36,9 @@ class OnlineRegressor(base.MiniBatchRegressor):
         and targets of any units; None is "auto".
     seed
         For models that draw at random; None is another one each time.
+    intervals
+        In (0, 1): ``predict_one(x, with_interval=True)`` gives an interval that holds this part of
+        the answers, as river's ``conf`` does. The bounds follow what was measured while learning.
 
     Examples
     --------
@@ -43,11 +48,23 @@ class OnlineRegressor(base.MiniBatchRegressor):
     ...     regressor.learn_one({"a": i % 7, "b": i % 3}, 2 * (i % 7) + 10)
     >>> bool(abs(regressor.predict_one({"a": 5, "b": 1}) - 20) < 0.5)
     True
+    >>> regressor = OnlineRegressor("newton", intervals=0.9)
+    >>> for i in range(100):
+    ...     regressor.learn_one({"a": i % 7}, 2 * (i % 7) + i % 2)
+    >>> interval = regressor.predict_one({"a": 5}, with_interval=True)
+    >>> 10.5 in interval, interval.width < 3
+    (True, True)
     """
 
-    def __init__(self, model: Learner | str | None = None, seed: int | None = None):
+    def __init__(
+        self,
+        model: Learner | str | None = None,
+        seed: int | None = None,
+        intervals: float | None = None,
+    ):
         self.model = model
         self.seed = seed
+        self.intervals = intervals
         self._feed: Feed | None = None
         self._places: dict[Any, int] = {}  # from the last column of x, where growing leaves them
         self._blank = np.zeros(0)
@@ -61,13 +78,22 @@ class OnlineRegressor(base.MiniBatchRegressor):
         if self._feed is not None:  # there are no features at all
             self._feed.learn(row, y, w)
 
-    def predict_one(self, x: dict[Any, Any]) -> float:
+    @overload
+    def predict_one(self, x: dict[Any, Any], with_interval: Literal[False] = False) -> float: ...
+    @overload
+    def predict_one(self, x: dict[Any, Any], with_interval: Literal[True]) -> conf.Interval: ...
+
+    def predict_one(self, x: dict[Any, Any], with_interval: bool = False) -> float | conf.Interval:
+        if with_interval and self.intervals is None and not isinstance(self.model, Intervals):
+            raise ValueError("there are no intervals: make the regressor with intervals=0.9 or so")
         if self._feed is None:
-            return 0.0
+            return conf.Interval(-math.inf, math.inf) if with_interval else 0.0
         try:
             row = self._row(x)
         except KeyError:
             row = self._row({name: x[name] for name in x if name in self._places})
+        if with_interval:
+            return conf.Interval(*self._feed.interval(row))
         return self._feed.predict(row)
 
     def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
@@ -112,7 +138,7 @@ class OnlineRegressor(base.MiniBatchRegressor):
         if not self._places:
             return
         if self._feed is None:
-            model = catalogue.resolve(self.model)
+            model = catalogue.resolve(self.model, intervals=self.intervals)
             self._feed = Feed(model, len(self._places), self._key(model))
         elif len(self._places) > self._feed.num_features:
             self._feed.grow(max(2 * self._feed.num_features, len(self._places)))

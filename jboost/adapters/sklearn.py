@@ -10,15 +10,21 @@ import numpy as np
 from jboost import catalogue, extras
 from jboost.adapters.feed import Feed
 from jboost.learners.base import Learner, State
+from jboost.wrappers.intervals import Intervals
 
 extras.need("sklearn", "sklearn")
 from sklearn.base import BaseEstimator, RegressorMixin  # noqa: E402
 from sklearn.utils import check_random_state  # noqa: E402
+from sklearn.utils.metaestimators import available_if  # noqa: E402
 from sklearn.utils.validation import (  # noqa: E402
     _check_sample_weight,
     check_is_fitted,
     validate_data,
 )
+
+
+def _has_intervals(regressor: Any) -> bool:
+    return regressor.intervals is not None or isinstance(regressor.model, Intervals)
 
 
 class OnlineRegressor(RegressorMixin, BaseEstimator):
@@ -34,6 +40,9 @@ class OnlineRegressor(RegressorMixin, BaseEstimator):
         and targets of any units; None is "auto".
     random_state : int, RandomState instance or None
         For models that draw at random.
+    intervals : float or None
+        In (0, 1): ``predict_interval`` says between which bounds this part of the answers lies.
+        The bounds follow what was measured as rows were learned.
 
     Attributes
     ----------
@@ -54,11 +63,21 @@ class OnlineRegressor(RegressorMixin, BaseEstimator):
     >>> regressor = OnlineRegressor("newton").fit(X, 3 * X[:, 0] + 5)
     >>> bool(abs(regressor.predict([[1.0, 0.0]])[0] - 8) < 0.1)
     True
+    >>> noisy = X[:, 0] + np.random.default_rng(1).normal(size=200)
+    >>> low, high = OnlineRegressor("newton", intervals=0.9).fit(X, noisy).predict_interval(X).T
+    >>> bool(0.8 < np.mean((low <= noisy) & (noisy <= high)) < 1)
+    True
     """
 
-    def __init__(self, model: Learner | str | None = None, random_state: Any = None):
+    def __init__(
+        self,
+        model: Learner | str | None = None,
+        random_state: Any = None,
+        intervals: float | None = None,
+    ):
         self.model = model
         self.random_state = random_state
+        self.intervals = intervals
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OnlineRegressor:
         """Learn the rows of X, (n, r), and y, (n,), from the beginning."""
@@ -70,9 +89,14 @@ class OnlineRegressor(RegressorMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The estimates for the rows of X, (n, r)."""
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, **self._taken(self.model_))
+        X = self._checked(X)
         return self.feed_.predict_many(X).astype(np.float64)
+
+    @available_if(_has_intervals)
+    def predict_interval(self, X: Any) -> np.ndarray:
+        """The bounds for the rows of X, (n, r): (n, 2), the lower ones first."""
+        X = self._checked(X)
+        return self.feed_.interval_many(X).astype(np.float64)
 
     @property
     def state_(self) -> State:
@@ -81,7 +105,7 @@ class OnlineRegressor(RegressorMixin, BaseEstimator):
         return self.feed_.state
 
     def _learn(self, X: Any, y: Any, sample_weight: Any, *, anew: bool) -> OnlineRegressor:
-        model = catalogue.resolve(self.model) if anew else self.model_
+        model = catalogue.resolve(self.model, intervals=self.intervals) if anew else self.model_
         X, y = validate_data(self, X, y, reset=anew, y_numeric=True, **self._taken(model))
         weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         if anew:
@@ -91,6 +115,11 @@ class OnlineRegressor(RegressorMixin, BaseEstimator):
             self.model_, self.feed_ = model, Feed(model, X.shape[1], key)
         self.feed_.learn_many(X, y, weight)
         return self
+
+    def _checked(self, X: Any) -> Any:
+        """X, of a regressor that has learned, as numbers."""
+        check_is_fitted(self)
+        return validate_data(self, X, reset=False, **self._taken(self.model_))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 from typing import Any
@@ -34,6 +35,7 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print it."""
+    from jboost import checks
     from jboost.checkpoints import checkpoint
 
     try:
@@ -46,21 +48,34 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(found, indent=2))
         return DONE
+    try:
+        text = _text(found)
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise CommandError(f"{args.checkpoint} holds what save does not write") from None
+    for line in text.split("\n"):
+        print(checks.printable(line))
+    return DONE
+
+
+def _text(found: dict[str, Any]) -> str:
     size = sum(math.prod(shape) * _bytes(dtype) for _, dtype, shape in found["arrays"])
     rows = "unknown" if found["position"] is None else f"{found['position']:,}"
-    print(f"written by  jboost {found['library']}, jax {found['jax']}")
-    print(f"rows seen   {rows}")
-    for name, value in _of_a_run(found["extra"]).items():
-        print(f"{name:<11} {value}")
-    print(f"inputs      {found['num_features']} columns, {found['dtype']}")
-    print(f"arrays      {len(found['arrays'])}, {size:,} bytes")
-    print(f"model       {_model(found['model'], 12)}")
-    return DONE
+    lines = [
+        f"written by  jboost {found['library']}, jax {found['jax']}",
+        f"rows seen   {rows}",
+        *(f"{name:<11} {value}" for name, value in _of_a_run(found["extra"]).items()),
+        f"inputs      {found['num_features']} columns, {found['dtype']}",
+        f"arrays      {len(found['arrays'])}, {size:,} bytes",
+        f"model       {_model(found['model'], 12)}",
+    ]
+    return "\n".join(lines)
 
 
 def _of_a_run(extra: Any) -> dict[str, str]:
     """What ``jboost run`` has kept beside the state, as far as it is there."""
+    from jboost.commands.outcome import held
     from jboost.files.columns import Columns, DataError
+    from jboost.reports.watch import Bands
 
     shown: dict[str, str] = {}
     match extra:
@@ -68,6 +83,10 @@ def _of_a_run(extra: Any) -> dict[str, str]:
             shown["skipped"] = f"{bad:,}"
             if scored:
                 shown["MSE"] = f"{float(error) / scored:.6g}"
+    match extra:
+        case {"own": {"bands": dict(kept)}}:
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                shown["intervals"] = held(Bands.from_dict(kept)).replace(" intervals:", ":")
     match extra:
         case {"own": {"columns": kept, "name": str(name), "file": str(file)}}:
             try:

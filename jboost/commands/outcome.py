@@ -14,11 +14,12 @@ from jboost import __version__
 from jboost.commands.terminal import DONE, CommandError, say_error
 from jboost.files.columns import Columns
 from jboost.reports.tally import Tally
+from jboost.reports.watch import Bands, Learners, Watch
 
 
 @dataclass
 class Outcome:
-    """A run as far as it has come."""
+    """A run as far as it has come; ``bands`` where it has intervals, ``learners`` if watched."""
 
     file: str
     name: str
@@ -28,21 +29,50 @@ class Outcome:
     rows: int = 0
     skipped: int = 0
     tally: Tally = field(init=False)
+    bands: Bands | None = None
+    learners: Learners | None = None
     _before: int = 0
     _began: float = 0.0
 
     def __post_init__(self) -> None:
         self.tally = Tally(self.name)
 
-    def begin(self, position: int) -> None:
+    def begin(self, position: int, watched: Watch) -> None:
         """Start the clock; the rows so far were learned by an earlier run."""
+        if watched.intervals:
+            self.bands = self.bands or Bands(float(self.model.coverage))
+        if not watched.learners:
+            self.learners = None
+        elif self.learners is None:
+            self.learners = Learners(watched.learners, start=position)
         self.rows = self._before = position
         self._began = time.perf_counter()
+
+    def add(self, targets: Any, block: Any) -> None:
+        """Count a block, and what was observed of it."""
+        self.tally.add(targets, block.prediction)
+        if self.bands is not None:
+            seen = block.observed
+            self.bands.add(block.start, targets, block.prediction, seen["low"], seen["high"])
+        if self.learners is not None:
+            self.learners.add(targets, block.observed)
+
+    @property
+    def accounts(self) -> dict[str, Any]:
+        """What has been counted, for a checkpoint."""
+        kept = {"tally": self.tally, "bands": self.bands, "learners": self.learners}
+        return {name: own and own.as_dict() for name, own in kept.items()}
 
     @property
     def rate(self) -> float:
         """Rows a second."""
         return (self.rows - self._before) / max(time.perf_counter() - self._began, 1e-9)
+
+
+def bounds(block: Any) -> tuple[Any, ...]:
+    """Those of the intervals, where there are some."""
+    seen = block.observed or {}
+    return (seen["low"], seen["high"]) if "low" in seen else ()
 
 
 def refuse_huge(model: Any, width: int) -> None:
@@ -74,10 +104,13 @@ def _memory() -> int | None:
 def line(done: Outcome) -> str:
     """How far a run is."""
     so_far = done.tally.mse[done.name]
-    return (
+    said = (
         f"{done.rows:,} rows, {done.rate:,.0f} rows/s, MSE {so_far:.4g}, "
         f"lately {done.tally.lately:.4g}"
     )
+    if done.bands is not None:
+        said += f", inside {done.bands.covered:.1%}, lately {done.bands.lately:.1%}"
+    return said
 
 
 def table(done: Outcome) -> list[list[str]]:
@@ -93,6 +126,11 @@ def table(done: Outcome) -> list[list[str]]:
 
 HEAD = ["", "MSE", "RMSE", "ratio"]
 NOTE = "ratio: MSE over that of the running mean"
+LEGEND = (
+    "λ: how much a learner is to learn from a sample; z: how much its estimate counts; share: its "
+    "part in what the prediction has in common with the answers. Means of rows looked at now and "
+    "then."
+)
 
 
 def summary(done: Outcome) -> str:
@@ -106,6 +144,16 @@ def summary(done: Outcome) -> str:
     return ", ".join(parts)
 
 
+def held(bands: Bands) -> str:
+    """What the intervals came to, in words."""
+    if math.isnan(bands.covered):
+        return f"{bands.coverage:.4g} intervals: no answer to measure them by"
+    return (
+        f"{bands.coverage:.4g} intervals: {bands.covered:.1%} of the answers inside, "
+        f"{bands.lately:.1%} lately; mean width {bands.width:.6g}"
+    )
+
+
 def show(done: Outcome, *, apart: bool) -> None:
     """Print the closing table; ``apart`` from predictions on standard output."""
     out = sys.stderr if apart else sys.stdout
@@ -114,6 +162,8 @@ def show(done: Outcome, *, apart: bool) -> None:
     print(f"{summary(done)}; {done.rate:,.0f} rows/s\n", file=out)
     for row in (HEAD, *rows):
         print(f"{row[0]:<{first}}" + "".join(f"  {cell:>12}" for cell in row[1:]), file=out)
+    if done.bands is not None:
+        print(f"\n{held(done.bands)}", file=out)
     print(f"\n{NOTE}", file=out, flush=True)
 
 
@@ -142,17 +192,52 @@ def _not_written(path: Path, reason: object) -> int:
     return error.status
 
 
-def _figure(done: Outcome) -> Any:
+def _drawings(done: Outcome) -> dict[str, tuple[str, Any]]:
+    """What there is to draw: a heading each, what it shows, and the function that does it."""
     from jboost.reports import pictures
 
-    title = f"{done.name} on {_short(done)}"
-    return pictures.error_over_time(done.tally.curves(), title=title)[0].figure
+    def errors(**on: Any) -> Any:
+        return pictures.error_over_time(done.tally.curves(), **on)
+
+    def bands(**on: Any) -> Any:
+        return pictures.intervals_over_time(done.bands, **on)  # type: ignore[arg-type]
+
+    def learners(**on: Any) -> Any:
+        return pictures.learners_of(done.learners, names=_names(done), **on)  # type: ignore[arg-type]
+
+    shown = {"Over time": ("mean squared error over time, so far and of each span", errors)}
+    if done.bands is not None:
+        shown["Intervals"] = ("the last predictions in their band, and the part inside", bands)
+    if done.learners is not None:
+        shown["Learners"] = ("what each learner did over time", learners)
+    return shown
+
+
+def _by_learner(learners: Learners, done: Outcome) -> tuple[list[str], list[list[str]]]:
+    """A table of what each did."""
+    names = _names(done)
+    rows = [
+        [names[int(number) - 1] if names else f"{number:.0f}", *(f"{value:.3f}" for value in own)]
+        for number, *own in learners.table
+    ]
+    return ["learner", "mean λ", "mean z", "share"], rows
+
+
+def _names(done: Outcome) -> list[str] | None:
+    """What the learners are called, where they differ."""
+    from jboost.auto import experts
+
+    return [*experts()] if done.name == "auto" else None
 
 
 def _picture(done: Outcome, path: Path) -> None:
     from jboost.reports import plots
 
-    plots.save(_figure(done), path)
+    figure, pairs = plots.rows(len(_drawings(done)))
+    for (_, draw), pair in zip(_drawings(done).values(), pairs, strict=True):
+        draw(axes=pair)
+    figure.suptitle(f"{done.name} on {_short(done)}", fontsize="medium")
+    plots.save(figure, path)
 
 
 def _page(done: Outcome, path: Path) -> None:
@@ -162,13 +247,19 @@ def _page(done: Outcome, path: Path) -> None:
     from jboost.checkpoints.atomic import replacing
     from jboost.reports import page
 
-    try:
-        figure = page.image(_figure(done), "mean squared error over time, so far and of each span")
-    except extras.MissingExtra as error:
-        figure = page.text(f"No picture: {error}.")
+    drawn = {}
+    for name, (shows, draw) in _drawings(done).items():
+        try:
+            drawn[name] = page.image(draw()[0].figure, shows)
+        except extras.MissingExtra as error:
+            drawn[name] = page.text(f"No picture: {error}.")
+    if done.bands is not None:
+        drawn["Intervals"] = page.text(held(done.bands)) + drawn["Intervals"]
+    if done.learners is not None:
+        drawn["Learners"] += page.text(LEGEND) + page.table(*_by_learner(done.learners, done))
     sections = [
         ("Errors", page.text(summary(done)) + page.table(HEAD, table(done)) + page.text(NOTE)),
-        ("Over time", figure),
+        *drawn.items(),
         ("Data", page.pairs(_data(done))),
         ("Model", page.pairs({"name": done.name}) + page.preformatted(repr(done.model))),
         ("Made with", page.text(f"jboost {__version__}, jax {jax.__version__}")),

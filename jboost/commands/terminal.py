@@ -113,6 +113,17 @@ def whole(at_least: int, at_most: int | None = None) -> Any:
     return parse
 
 
+def part(text: str) -> float:
+    """A part of a whole: a number between 0 and 1."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1:
+        raise argparse.ArgumentTypeError(f"must be a number between 0 and 1; got {text!r}")
+    return number
+
+
 def setting(text: str) -> tuple[str, str]:
     """``name=value``."""
     name, equals, value = text.partition("=")

@@ -4,8 +4,9 @@
     1,0.5,0
     2,,0.31
 
-``row`` counts the rows of the stream from 1; where there was no answer the target is empty.
-Numbers are the shortest that read as the same float.
+``row`` counts the rows of the stream from 1; where there was no answer the target is empty. With
+intervals there are two more columns, lower and upper: −inf and inf before the first answer. Numbers
+are the shortest that read as the same float.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import numpy as np
 from jboost import extras
 from jboost.checkpoints.atomic import PathLike
 
-HEADER = b"row,target,prediction\n"
+COLUMNS = ("row", "target", "prediction")
+BOUNDS = ("lower", "upper")
 
 
 class Predictions:
@@ -32,30 +34,28 @@ class Predictions:
     Args:
       path: the file, or ``-``.
       length: how many bytes of it to keep; None for a new file.
+      intervals: whether there are bounds to write.
     """
 
-    def __init__(self, path: PathLike, length: int | None = None):
+    def __init__(self, path: PathLike, length: int | None = None, *, intervals: bool = False):
         self.path = os.fspath(path)
+        self._columns = COLUMNS + (BOUNDS if intervals else ())
         self._standard = self.path == "-"
         self.length = length or 0
         self._file: BinaryIO = self._open(length)
         if not self.length:
             try:
-                self._put(HEADER)
+                self._put(f"{','.join(self._columns)}\n".encode())
             except OSError:
                 self.close()
                 raise
 
-    def write(self, start: int, targets: np.ndarray, predictions: np.ndarray) -> None:
-        """Write the predictions of the rows after the first ``start`` ones."""
+    def write(self, start: int, targets: np.ndarray, *made: np.ndarray) -> None:
+        """Write what was made of the rows after the first ``start``: predictions, and bounds."""
         pa, text = extras.need("pyarrow", "io"), extras.need("pyarrow.csv", "io")
-        rows = pa.table(
-            {
-                "row": np.arange(start + 1, start + 1 + len(predictions)),
-                "target": pa.array(targets, mask=~np.isfinite(targets)),
-                "prediction": predictions,
-            }
-        )
+        numbers = np.arange(start + 1, start + 1 + len(targets))
+        answers = pa.array(targets, mask=~np.isfinite(targets))
+        rows = pa.table([numbers, answers, *made], names=list(self._columns))
         sink = pa.BufferOutputStream()
         text.write_csv(rows, sink, text.WriteOptions(include_header=False))
         self._put(sink.getvalue())

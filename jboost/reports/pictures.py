@@ -1,10 +1,12 @@
-"""Pictures of a run: its error over time beside the controls', and what each learner did.
+"""Pictures of a run: its error over time beside the controls', its band, what each learner did.
 
-A booster's λ and z come from ``observe``; see :func:`learners_over_time`.
+A booster's λ and z come from ``observe``; see :func:`learners_over_time`. Every function draws on
+the axes that it is given, or else on a new figure.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,14 +14,17 @@ import numpy as np
 from jboost import extras
 from jboost.reports import plots
 from jboost.reports.tally import Curves
+from jboost.reports.watch import Bands, Learners, step_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    Pair = tuple[Axes, Axes]
+
 SPANS = 120  # of the stream, in a picture with a row for each learner
 
 
-def error_over_time(curves: Curves, *, title: str | None = None) -> tuple[Axes, Axes]:
+def error_over_time(curves: Curves, *, axes: Pair | None = None) -> Pair:
     """Two panels: the mean squared error so far, and of each span of the stream.
 
     >>> from jboost.reports.tally import Tally
@@ -30,19 +35,70 @@ def error_over_time(curves: Curves, *, title: str | None = None) -> tuple[Axes, 
     """
     if not len(curves.seen):
         raise ValueError("there is nothing to draw: no answer was seen")
-    figure, axes = plots.grid(1, 2)
+    axes = axes or _pair()
     so_far = ("mean squared error so far", curves.seen, curves.so_far)
     within = ("mean squared error of each span", curves.ends, curves.within)
-    for ax, (label, seen, by_name) in zip(axes[0], (so_far, within), strict=True):
+    for ax, (label, seen, by_name) in zip(axes, (so_far, within), strict=True):
         for style, (name, values) in zip(plots.STYLES, _controls_first(by_name), strict=False):
             ax.plot(seen, values, label=name, **style)
-        _dress(ax, np.concatenate([*by_name.values()]))
-        ax.set(xlabel="answers seen", title=label)
-        ax.title.set_fontsize("medium")
-    axes[0, 0].legend(frameon=False, fontsize="small", handlelength=4)
-    if title is not None:
-        figure.suptitle(title, fontsize="medium")
-    return axes[0, 0], axes[0, 1]
+        values = np.concatenate([*by_name.values()])
+        if (values[np.isfinite(values)] > 0).any():
+            ax.set_yscale("log", nonpositive="mask")
+        _dress(ax, label, "answers seen")
+    axes[0].legend(frameon=False, fontsize="small", handlelength=4)
+    return axes
+
+
+def intervals_over_time(bands: Bands, *, axes: Pair | None = None) -> Pair:
+    """Two panels: the last predictions in their band, and which part of the answers lay inside.
+
+    >>> bands, d = Bands(0.9), np.arange(9.0)
+    >>> bands.add(0, d, d, d - 1, d + 1)
+    >>> [ax.get_title() for ax in intervals_over_time(bands)]
+    ['the last 9 rows', 'answers inside, of each span']
+    """
+    last, inside = axes or _pair()
+    rows, d, prediction, low, high = bands.last.T
+    # A bar for each row and no line through them: rows need not have to do with one another.
+    some = np.isfinite(low) & np.isfinite(high)
+    bars = {"color": "#56B4E9", "linewidth": min(2.5, 250 / max(len(rows), 1)), "zorder": 1}
+    last.vlines(rows[some], low[some], high[some], label=f"{bands.coverage:g} interval", **bars)
+    out = (d < low) | (d > high)
+    last.plot(rows, prediction, "_", color="#0072B2", markersize=3, label="prediction")
+    for chosen, color, name in ((~out, "black", "answer"), (out, "#D55E00", "answer outside")):
+        last.plot(rows[chosen], d[chosen], ".", color=color, markersize=4, label=name)
+    last.legend(frameon=False, fontsize="small", ncols=2, loc="upper left")
+    low, high = last.get_ylim()
+    last.set_ylim(low, high + 0.3 * (high - low))  # room for the names
+    _dress(last, f"the last {len(rows):,} rows", "row")
+    ends, means = bands.spans.over_time(at_least=100)
+    inside.axhline(bands.coverage, color="black", linewidth=1.0, label="wanted")
+    inside.plot(ends, means[:, 0], label="measured", **plots.STYLES[1])
+    inside.set_ylim(bottom=min(0.5, bands.coverage), top=1.02)
+    inside.legend(frameon=False, fontsize="small", loc="lower right")
+    _dress(inside, "answers inside, of each span", "rows seen")
+    return last, inside
+
+
+def learners_of(
+    learners: Learners, *, names: Sequence[str] | None = None, axes: Pair | None = None
+) -> Pair:
+    """Two panels over time with a row for each learner: λ, and its weight z.
+
+    Where every λ is 1, as in a mixture, z comes first and then each learner's share.
+    """
+    first, second = axes or _pair()
+    lam, z, T, m = learners.lam, learners.z, learners.rows, learners.m
+    if np.nanmin(lam) < 1:
+        _heat(first, lam.T, T, m, "λ")
+        _heat(second, z.T, T, m, "z")
+    else:
+        _heat(first, z.T, T, m, "z")
+        _shares(second, learners.shares, step=step_of(m))
+    if names is not None and len(names) == m == len(z.T):
+        first.set_yticks(range(1, m + 1), names, fontsize="small")
+        first.set_ylabel("")
+    return first, second
 
 
 def learners_over_time(values: Any, name: str, *, ax: Axes | None = None) -> Axes:
@@ -66,8 +122,14 @@ def learners_over_time(values: Any, name: str, *, ax: Axes | None = None) -> Axe
     means = np.stack([part.mean(axis=0) for part in parts], axis=1)
     ax = plots.grid(1, 1)[1][0, 0] if ax is None else ax
     assert ax is not None
-    signed = bool((means < 0).any())
-    most = float(np.abs(means).max()) or 1.0
+    return _heat(ax, means, T, m, name)
+
+
+def _heat(ax: Axes, means: np.ndarray, T: int, m: int, name: str) -> Axes:
+    """Means, (learners, spans), as colours."""
+    known = means[np.isfinite(means)]
+    signed = bool((known < 0).any())
+    most = float(np.abs(known).max(initial=0.0)) or 1.0
     image = ax.imshow(
         means,
         aspect="auto",
@@ -83,7 +145,7 @@ def learners_over_time(values: Any, name: str, *, ax: Axes | None = None) -> Axe
     ax.yaxis.set_major_locator(tickers.MaxNLocator(10, integer=True, min_n_ticks=1))
     ax.set(xlabel="samples seen", ylabel="learner")
     ax.set_title(f"{name} over time", fontsize="medium")
-    ax.figure.colorbar(image, ax=ax, label=name)
+    ax.figure.colorbar(image, ax=ax)
     return ax
 
 
@@ -115,11 +177,17 @@ def contributions(y: Any, z: Any, d: Any, *, ax: Axes | None = None) -> Axes:
     common = (d[known] - d[known].mean()) @ (z * y)[known]
     ax = plots.grid(1, 1)[1][0, 0] if ax is None else ax
     assert ax is not None
-    ax.bar(np.arange(1, len(common) + 1), common / (common.sum() or 1.0), color="#0072B2")
+    return _shares(ax, common / (common.sum() or 1.0))
+
+
+def _shares(ax: Axes, shares: np.ndarray, step: int = 1) -> Axes:
+    """A bar for each learner, or for every so many-th."""
+    ax.bar(np.arange(1, step * len(shares) + 1, step), shares, width=0.8 * step, color="#0072B2")
     ax.axhline(0.0, color="black", linewidth=0.8)
     tickers = extras.need("matplotlib.ticker", "plot")
     ax.xaxis.set_major_locator(tickers.MaxNLocator(10, integer=True, min_n_ticks=1))
-    ax.set(xlabel="learner", ylabel="share of the prediction")
+    ax.set_xlabel("learner")
+    ax.set_title("share of the prediction", fontsize="medium")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
@@ -137,13 +205,18 @@ def _controls_first(by_name: dict[str, Any]) -> list[tuple[str, Any]]:
     return [reference, model, *others]
 
 
-def _dress(ax: Any, values: np.ndarray) -> None:
-    """A logarithmic axis for the errors, thousands with commas, and no frame."""
+def _pair() -> Pair:
+    left, right = plots.grid(1, 2)[1][0]
+    return left, right
+
+
+def _dress(ax: Any, title: str, time: str) -> None:
+    """Thousands with commas, and no frame."""
     tickers = extras.need("matplotlib.ticker", "plot")
     ax.xaxis.set_major_locator(tickers.MaxNLocator(5, integer=True))
     ax.xaxis.set_major_formatter(tickers.StrMethodFormatter("{x:,.0f}"))
-    if (values[np.isfinite(values)] > 0).any():
-        ax.set_yscale("log", nonpositive="mask")
+    ax.set_title(title, fontsize="medium")
+    ax.set_xlabel(time)
     ax.grid(color="0.9", linewidth=0.6)
     ax.margins(x=0.01)
     ax.spines[["top", "right"]].set_visible(False)

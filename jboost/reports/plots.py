@@ -38,6 +38,14 @@ def grid(rows: int, columns: int, *, width: float = 4.6, height: float = 3.1) ->
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
+def rows(count: int, *, width: float = 4.6, height: float = 3.1) -> tuple[Figure, list[Any]]:
+    """A new figure and a pair of axes for each row, each row as wide as it likes."""
+    figures = extras.need("matplotlib.figure", "plot")
+    figure = figures.Figure(figsize=(2 * width, count * height), layout="constrained")
+    parts = figure.subfigures(count, 1, squeeze=False)[:, 0]
+    return figure, [tuple(part.subplots(1, 2)) for part in parts]
+
+
 def ase_curves(
     curves: Mapping[str, Any],
     *,

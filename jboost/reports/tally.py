@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jboost.numerics import LARGEST
+from jboost.reports.spans import as_text, from_text
 
 MOST_POINTS = 512  # of a curve; beyond, every second is dropped
 SPANS = 64  # of a curve that shows each by itself
@@ -108,10 +109,10 @@ class Tally:
             "window": self._window,
             "scored": self.scored,
             "stride": self._stride,
-            "targets": _text(self._targets),
-            "errors": _text(self._errors),
-            "recent": _text(self._recent),
-            "points": _text(self._points),
+            "targets": as_text(self._targets),
+            "errors": as_text(self._errors),
+            "recent": as_text(self._recent),
+            "points": as_text(self._points),
         }
 
     @classmethod
@@ -123,11 +124,11 @@ class Tally:
         """
         tally = cls(str(kept["name"]), int(kept["window"]))
         tally.scored, tally._stride = int(kept["scored"]), int(kept["stride"])
-        total, last = _numbers(kept["targets"]).tolist()
+        total, last = from_text(kept["targets"]).tolist()
         tally._targets = total, last
-        tally._errors = _numbers(kept["errors"]).reshape(3)
-        tally._recent = _numbers(kept["recent"])
-        tally._points = _numbers(kept["points"]).reshape(-1, 4)
+        tally._errors = from_text(kept["errors"]).reshape(3)
+        tally._recent = from_text(kept["recent"])
+        tally._points = from_text(kept["points"]).reshape(-1, 4)
         return tally
 
     def _keep(self, points: np.ndarray) -> None:
@@ -137,12 +138,3 @@ class Tally:
             self._stride *= 2
             kept = kept[kept[:, 0] % self._stride == 0]
         self._points = kept
-
-
-def _text(numbers: Any) -> str:
-    """Every bit of some numbers, infinite ones included, which JSON has no word for."""
-    return np.asarray(numbers, "<f8").tobytes().hex()
-
-
-def _numbers(text: str) -> np.ndarray:
-    return np.frombuffer(bytes.fromhex(text), "<f8").astype(np.float64)
