@@ -3,7 +3,7 @@
 Letters: σ² `guarantee`, σ_m² `target_mse`, σ_d² `desired_mse`, κ `kappa`, c `dependence`, λ `lam`,
 K `max_reuse`, r `num_features`, γ = E[δ] `gamma`, ζ² = E[e²] `zeta2`. Where a proof does not give
 what is printed, the printed and the corrected statement stand side by side, chosen by keyword.
-`jboost.reports.report` holds a whole run against all of it.
+`jboost.report` holds a whole run against all of it.
 """
 
 import math

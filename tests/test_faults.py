@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 import jboost as jb
+from jboost import driver
 from jboost.checkpoints.checkpoint import inspect, read
 from jboost.cli import main
 from jboost.commands import run as command
@@ -175,6 +176,29 @@ def test_results_that_do_not_fit_into_memory(ahead: int) -> None:
     with pytest.raises(MemoryError, match="begins at row 0 does not fit"):
         next(stream)
     assert stream.position == 0 and stream.state is None
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_a_block_that_fails_does_not_take_the_one_before_along(
+    ahead: int, monkeypatch: Any
+) -> None:
+    """Whether or not it had begun when the one before was handed over."""
+    begin, begun = driver.StreamRun._begin, []
+
+    def second_fails(self: Any, block: Any) -> Any:
+        begun.append(block.start)
+        if block.start:
+            raise MemoryError("the second")
+        time.sleep(0.2 * ahead)  # for the next block to be there
+        return begin(self, block)
+
+    monkeypatch.setattr(driver.StreamRun, "_begin", second_fails)
+    stream = run_stream(MODEL, blocks(50), ahead=ahead)
+    assert len(next(stream).prediction) == 50
+    assert begun == ([0, 50] if ahead else [0])
+    with pytest.raises(MemoryError, match="the second"):
+        next(stream)
+    assert stream.position == 50
 
 
 def test_want_of_memory_is_a_sentence_of_the_command(
@@ -348,3 +372,17 @@ def test_the_error_of_a_loop_says_it_too(tmp_path: Path) -> None:
     with pytest.raises(TypeError) as caught, run_stream(MODEL, blocks()) as stream:
         json.dumps(stream)
     assert not hasattr(caught.value, "__notes__")  # nothing was to be kept
+
+
+def test_a_file_that_somebody_else_ruined(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+
+    def loop() -> None:
+        with run_stream(MODEL, blocks(), checkpoint=path) as stream:
+            next(stream)
+            path.write_bytes(b"something else")  # no lock keeps out who does not ask for it
+            json.dumps(stream)
+
+    with pytest.raises(TypeError) as caught:
+        loop()
+    assert caught.value.__notes__ == [f"{path} cannot be read now"]

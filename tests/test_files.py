@@ -227,6 +227,12 @@ def test_a_damaged_parquet_file(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": pa.array([], pa.float64())}), path)
     with pytest.raises(DataError, match="has no rows"):
         sources.read(path, "y")
+    pq.write_table(pa.table({}), path)
+    with pytest.raises(DataError, match="has no columns"):
+        sources.read(path, "y")
+    pq.write_table(pa.table({f"c{i}": [1.0] for i in range(17_000)}), path)
+    with pytest.raises(DataError, match="has 17,000 columns; at most 16,384 are read"):
+        sources.read(path, "y")
     with pytest.raises(ValueError, match=r"delimiter is for text, and .* is a Parquet file"):
         sources.read(path, "y", delimiter=";")
 

@@ -136,6 +136,17 @@ def test_other_coverages_and_a_stream_without_noise():
     assert float((high - low)[-1]) < 1e-3
 
 
+@pytest.mark.parametrize("zeros", [1, 500])
+def test_a_stream_that_begins_with_zeros(zeros):
+    """Of which a learner that knows nothing is right, by exactly nothing."""
+    xs, ds = changing(zeros + 4000)
+    ds[:zeros] = 0
+    _, trace = jb.run(Intervals(jb.NLMS(0.1)), xs, ds, observe=band)
+    low, high = (np.asarray(a)[zeros:] for a in trace.observed)
+    inside = ((low <= ds[zeros:]) & (ds[zeros:] <= high)).reshape(2, 2000)
+    assert (np.abs(inside.mean(axis=1) - 0.9) < 0.02).all()
+
+
 def test_units_of_the_target_are_the_units_of_the_interval():
     xs, ds = changing(2000)
     model = Intervals(jb.SGD(0.05))

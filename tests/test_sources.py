@@ -266,3 +266,19 @@ def test_texts_that_are_listed_and_not_there() -> None:
         there = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, 2]), ["low", "high", "odd"])
         table = table.set_column(0, "word", there)
         list(sources.read(table, "y", ordinal={"word": ["low", "high"]}))
+
+
+def test_numbers_beyond_any_float_are_infinite() -> None:
+    rows = [{"a": 10**400, "y": 1.0}, {"a": 2, "y": 10**400}]
+    x, d = joined(sources.read(rows, columns=Columns("y", (Column("a"),))))
+    assert x.tolist() == [[np.inf], [2.0]] and d.tolist() == [1.0, np.inf]
+
+
+def test_rows_of_another_length() -> None:
+    with pytest.raises(DataError, match="row 2 of the stream has 3 values where the first has 2"):
+        list(sources.read([(1.0, 2.0), (1.0, 2.0, 3.0)], "2"))
+
+
+def test_a_width_that_no_model_could_take() -> None:
+    with pytest.raises(DataError, match=r"2,000,000 columns; at most 262,144.*fewer buckets"):
+        sources.read(RECORDS, "y", buckets=2_000_000 - 2)

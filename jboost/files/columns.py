@@ -205,9 +205,9 @@ def find(names: Iterable[str], known: Sequence[str], label: str) -> None:
 
 def refuse_twice(names: Sequence[str], label: str) -> None:
     """Columns are told apart by their names."""
-    name, times = collections.Counter(names).most_common(1)[0]
-    if times > 1:
-        raise DataError(f"{label} has two columns called {name!r}")
+    for name, times in collections.Counter(names).most_common(1):
+        if times > 1:
+            raise DataError(f"{label} has two columns called {name!r}")
 
 
 def text_types(columns: Columns) -> dict[str, Any]:

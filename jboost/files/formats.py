@@ -72,8 +72,8 @@ class Parquet:
             raise DataError(
                 f"{self.label} has {len(self.names):,} columns; at most {MOST:,} are read"
             )
-        if not self._file.metadata.num_rows:
-            raise DataError(f"{self.label} has no rows")
+        if not (self.names and self._file.metadata.num_rows):
+            raise DataError(f"{self.label} has no {'rows' if self.names else 'columns'}")
         widest = max(self._row_sizes(), default=0)
         if widest > LONGEST:
             wrong = f"has rows of {widest // 2**20:,} MB; at most {LONGEST // 2**20} are read"

@@ -134,7 +134,7 @@ def theory_report(
     wanted = ("y", "e", "lam", "delta", "updates")
     if not isinstance(trace.observed, dict) or any(part not in trace.observed for part in wanted):
         raise ValueError(
-            "trace must be of run(…, observe=jboost.reports.report.observe); it lacks the record"
+            "trace must be of run(…, observe=jboost.report.observe); it lacks the record"
         )
     target = np.unique(np.asarray(model.emphasis.target_mse, np.float64))
     if target.size != 1:

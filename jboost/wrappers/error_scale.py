@@ -7,6 +7,9 @@ wild, moves log u by more than 2a, and other units of e add a constant to log u 
 is. Around a settled u the mean of v is 0 whatever the errors are distributed as, which is what a
 test for change wants. The gain 4/n, as in :mod:`jboost.transforms.moments`, makes the errors of a
 learner that has just begun fade as n⁻⁴ or faster.
+
+An error of exactly 0 has no size and does not count: streams begin with nothing but zeros, where a
+learner that has seen nothing is right, and a u of almost 0 would take thousands of samples to grow.
 """
 
 from __future__ import annotations
@@ -42,10 +45,12 @@ class ErrorScale(NamedTuple):
         return jnp.where(self.known, jnp.clip(_log(e) - self.log, -FARTHEST, FARTHEST), 0)
 
     def after(self, e: Array, memory: Any) -> ErrorScale:
-        """What is known after one more error."""
+        """What is known after one more error; nothing new where that is 0."""
         n = self.samples + 1  # in float32 this ends at 2²⁴, long after 1/N is the larger gain
         a = jnp.maximum((RECENCY + 1) / (n + RECENCY), 1 / jnp.asarray(memory, n.dtype))
-        return ErrorScale(n, jnp.where(self.known, self.log + a * self.offset(e), _log(e)))
+        log = jnp.where(self.known, self.log + a * self.offset(e), _log(e))
+        some = e != 0
+        return ErrorScale(jnp.where(some, n, self.samples), jnp.where(some, log, self.log))
 
 
 def _log(e: Array) -> Array:
