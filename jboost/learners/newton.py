@@ -190,7 +190,8 @@ class LeastSquares(Learner):
         turn, is brought back to the cap by a measurement of w_j that finds it as it is: P stays
         positive semi-definite, w stays, and directions that the input does excite go on
         forgetting. (Scaling row and column j instead would stop them: with a duplicated column
-        the learner no longer follows a change.) Between two turns P_jj may grow by β^−r.
+        the learner no longer follows a change.) Between two turns P_jj may grow by β^−n, where n
+        is the number of updates, repeats included, in r steps.
         """
         cap = jnp.asarray(self.max_variance, variance.dtype)
         most = jnp.maximum(variance, cap)
