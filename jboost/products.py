@@ -18,6 +18,7 @@ from jax import Array
 from jboost.numerics import HIGHEST
 
 LARGEST_SUM = 32  # columns; beyond, a real product is faster in every layout
+VECTOR = 8  # float32 numbers that an instruction takes at once
 
 # Where a learner is being traced: "anywhere", in the one "kernel" of a run (nothing differentiates
 # that), or there with its copies "side by side".
@@ -78,8 +79,18 @@ def _(size: int, batched: list[bool], *operands: Array) -> tuple[Array, bool]:
 
 
 def _zero(x: Array, A: Array) -> Array:
-    del A
-    return jnp.zeros_like(x)
+    return jnp.zeros((*x.shape[:-1], A.shape[-1]), A.dtype)
+
+
+def whole_vectors(A: Array) -> Array:
+    """A large matrix with columns of zeros behind its own, so that its rows are whole vectors."""
+    columns = A.shape[1]
+    return A if columns <= LARGEST_SUM else jnp.pad(A, ((0, 0), (0, -columns % VECTOR)))
+
+
+def lengthened(x: Array, A: Array) -> Array:
+    """x with zeros for the columns that A has beyond it."""
+    return jnp.pad(x, (0, A.shape[1] - x.shape[0]))
 
 
 def symmetric_matvec(P: Array, x: Array) -> Array:

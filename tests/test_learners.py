@@ -92,6 +92,30 @@ def variances(state):
         return T.T @ T
 
 
+@pytest.mark.parametrize("repeats", [1, 5])
+@pytest.mark.parametrize("forgetting", [0.1, 0.9])
+def test_memories_shorter_than_the_input_is_wide(forgetting, repeats):
+    """P grows faster than its entries are looked at, one a step: by 1e2 to 1e200 in r steps."""
+    rng = np.random.default_rng(3)
+    xs = rng.uniform(-1, 1, (4000, 40)).astype(np.float32)
+    ds = (xs @ rng.normal(size=40) / 6 + 0.1 * rng.normal(size=4000)).astype(np.float32)
+    learner = jb.Newton(forgetting, ridge=0.01)
+
+    def step(state, sample):
+        y = learner.predict(state, sample[0])
+        return learner.update(state, *sample, repeats=jnp.int8(repeats)), y
+
+    state, ys = jax.lax.scan(step, learner.init(40), (xs, ds))
+    assert np.isfinite(np.asarray(state.T)).all()
+    assert np.abs(ys).max() < 20 * np.abs(ds).max()
+
+
+def test_columns_beyond_the_input_stay_empty():
+    xs = np.random.default_rng(4).normal(size=(300, 37)).astype(np.float32)
+    state, _ = jb.run(jb.Newton(0.9), xs, xs[:, 0])
+    assert state.T.shape == (37, 40) and not np.asarray(state.T[:, 37:]).any()
+
+
 @pytest.mark.parametrize("beta", [0.9, 0.99, 0.999])
 def test_silence_does_not_wind_up(beta):
     learner = jb.Newton(beta, ridge=0.01)

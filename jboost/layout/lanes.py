@@ -29,9 +29,8 @@ from jax import Array
 from jboost import copies
 from jboost.boost import Boosted, BoostedState
 from jboost.learners.base import Learner, State
-from jboost.products import LARGEST_SUM
+from jboost.products import LARGEST_SUM, VECTOR
 
-LANES = 8
 FEWEST = 5  # copies that idle ones may join
 LARGEST_IDLE = 2**11  # bytes of state of such a copy
 # Random updates: below this, updating all copies at once is faster than skipping some.
@@ -65,7 +64,7 @@ def _layout(booster: Boosted, state: BoostedState, kernel: bool) -> Layout:
         return Layout("together", 0)
     longest = max((side for leaf in leaves for side in leaf.shape[1:]), default=0)
     walk = "side by side" if longest <= LARGEST_SUM else "together"
-    return Layout(walk, -booster.m % LANES)
+    return Layout(walk, -booster.m % VECTOR)
 
 
 def spread(layouts: Layouts, model: Learner, state: State) -> tuple[Learner, State]:

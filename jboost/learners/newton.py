@@ -23,19 +23,27 @@ from jboost.products import (
     column,
     dot,
     entry,
+    lengthened,
     matvec,
     square,
     symmetric_matvec,
     vecmat,
     vecmat_where,
+    whole_vectors,
 )
 
 AUTOMATIC = "1/ridge, at most 1e4"
+RUNAWAY = 10.0  # times its cap: where one entry of P's diagonal is as large, all of P is held
+LEAST_KEPT = 1e-20  # of the past, over r steps: what grows by more no cap holds in float32
 LARGEST_DEFAULT_VARIANCE = 1e4  # a larger cap lets the null space of w wander in float32
 
 
 class RootState(NamedTuple):
-    """Coefficients w, the square root T of P, the next diagonal entry of P to look at."""
+    """Coefficients w, the square root T of P, the next diagonal entry of P to look at.
+
+    T has r rows. Behind its r columns are as many of zeros as fill the last vector of a row: a
+    remainder would be worked on one number at a time (r = 90, m = 20: 46.7 instead of 40.7 µs).
+    """
 
     w: Array
     T: Array
@@ -86,7 +94,7 @@ class LeastSquares(Learner):
         turn = jnp.zeros((), jnp.int32)
         if self.form == "covariance":
             return CovarianceState(w, variance * eye, turn)
-        return RootState(w, jnp.sqrt(variance) * eye, turn)
+        return RootState(w, whole_vectors(jnp.sqrt(variance) * eye), turn)
 
     def update(
         self,
@@ -107,6 +115,8 @@ class LeastSquares(Learner):
             one_minus_beta = lam * one_minus_beta
         # n updates with β are one with βⁿ and weight λ (1 − βⁿ)/(1 − β).
         beta, n = geometric(one_minus_beta, repeats)
+        if self.max_variance is not None:
+            beta = jnp.maximum(beta, LEAST_KEPT ** (1 / w.shape[0]))
         learned = ok if isinstance(repeats, int) else ok & jnp.asarray(repeats, bool)
 
         turn = jnp.where(learned, (state.turn + 1) % w.shape[0], state.turn)
@@ -130,7 +140,7 @@ class LeastSquares(Learner):
         x = known(x, state.w.dtype)
         if isinstance(state, CovarianceState):
             return jnp.maximum(dot(x, symmetric_matvec(state.P, x)), 0)
-        f = matvec(state.T, x)
+        f = matvec(state.T, lengthened(x, state.T))
         return dot(f, f)
 
     def _root(
@@ -142,13 +152,13 @@ class LeastSquares(Learner):
         T ← (T − a f kᵀ)/√β; both in one pass over T.
         """
         w, T, turn = state
-        f = matvec(T, x)
+        f = matvec(T, lengthened(x, T))
         if self.max_variance is None:
             k = k_T = vecmat(f, T)
-            hold = None
+            hold, shrink = None, jnp.ones_like(beta)
         else:
             c = column(T, turn)
-            a_c = self._excess(dot(c, c), learned)
+            a_c, shrink = self._hold(dot(c, c), learned)
             f = f - (a_c * dot(c, f)) * c
             k_c, k_T = vecmat_where(a_c > 0, c, T), vecmat(f, T)
             a_f = a_c * dot(c, f)
@@ -156,8 +166,8 @@ class LeastSquares(Learner):
             hold = a_c * c, a_f, k_c
         g, alpha = _gain(lam, beta, dot(f, f))
         a = g / (1 + jnp.sqrt(beta / alpha))
-        w = w + (g * (d - dot(w, x))) * k
-        grow = 1 / jnp.sqrt(beta)
+        w = w + (g * (d - dot(w, x))) * k[: w.shape[0]]
+        grow = jnp.sqrt(shrink / beta)
         new = grow * T - (grow * a * f)[:, None] * k_T[None, :]
         if hold is not None:
             a_cc, a_f, k_c = hold
@@ -171,20 +181,22 @@ class LeastSquares(Learner):
         w, P, turn = state
         k = symmetric_matvec(P, x)
         grow = 1 / beta
-        new = grow * P
-        if self.max_variance is not None:
+        if self.max_variance is None:
+            new = grow * P
+        else:
             c = column(P, turn)
             variance = entry(c, turn)
-            a_c = self._excess(variance, learned)
+            a_c, shrink = self._hold(variance, learned)
+            grow = grow * shrink
             g_c = a_c * (2 - a_c * variance)  # P − g_c c cᵀ is what Potter's a_c does to T
             k = k - (g_c * dot(c, x)) * c
-            new = new - square(grow * g_c, c)
+            new = grow * P - square(grow * g_c, c)
         g, _ = _gain(lam, beta, dot(x, k))
         w = w + (g * (d - dot(w, x))) * k
         return CovarianceState(w, new - square(grow * g, k), turn)
 
-    def _excess(self, variance: Array, learned: Array) -> Array:
-        """How far one diagonal entry of P is beyond its cap, as Potter's factor a.
+    def _hold(self, variance: Array, learned: Array) -> tuple[Array, Array]:
+        """What keeps P's diagonal at its cap: Potter's factor a for one entry, and a factor for P.
 
         Forgetting without excitation makes P grow as β^−t. At every step one P_jj, the next in
         turn, is brought back to the cap by a measurement of w_j that finds it as it is: P stays
@@ -192,10 +204,15 @@ class LeastSquares(Learner):
         forgetting. (Scaling row and column j instead would stop them: with a duplicated column
         the learner no longer follows a change.) Between two turns P_jj may grow by β^−n, where n
         is the number of updates, repeats included, in r steps.
+
+        Where that is more than RUNAWAY, with memories much shorter than r, this comes too late:
+        an entry that is found so far beyond the cap scales all of P down.
         """
         cap = jnp.asarray(self.max_variance, variance.dtype)
         most = jnp.maximum(variance, cap)
-        return jnp.where(learned, (1 - jnp.sqrt(cap / most)) / most, 0)
+        a = (1 - jnp.sqrt(cap / most)) / most
+        most = jnp.maximum(variance, RUNAWAY * cap)
+        return jnp.where(learned, a, 0), jnp.where(learned, RUNAWAY * cap / most, 1)
 
 
 def _gain(lam: Array, beta: Array, power: Array) -> tuple[Array, Array]:
@@ -219,15 +236,17 @@ class Newton(LeastSquares):
     λ (1 − βⁿ)/(1 − β).
 
     Stability: any 0 < β ≤ 1. Where the input does not excite a direction, forgetting alone would
-    let P = R⁻¹ grow as β^−t until it overflows; ``max_variance`` caps P's diagonal.
+    let P = R⁻¹ grow as β^−t until it overflows; ``max_variance`` caps P's diagonal, and a memory
+    so short that r steps would forget all but 1e-20 of the past is taken as that long.
 
     As a combiner this is the recursive least squares of the paper's commented lines.
 
     Args:
       forgetting: β in (0, 1]; about 1/(1 − β) samples are remembered.
       ridge: v > 0; small values trust the first samples more.
-      max_variance: the cap on P's diagonal; by default 1/ridge but at most 1e4. ``None`` is no cap,
-        the paper's recursion exactly.
+      max_variance: what P's diagonal is brought back to, one entry a step; between two turns an
+        entry may grow by the forgetting of r steps. By default 1/ridge but at most 1e4. ``None`` is
+        no cap, the paper's recursion exactly.
       forget_by_weight: forget by 1 − λ(1 − β) instead of β, so that samples of no importance do not
         make the learner forget.
       form: "root" (the default), or "covariance": P itself, in fewer operations. In float32 that is
