@@ -3,8 +3,6 @@
 Predict a number from a stream, one sample at a time, and learn from each answer.
 """
 
-from importlib.metadata import version
-
 from jboost import baselines as baselines
 from jboost import datasets, streams, theory
 from jboost import engine as engine
@@ -56,7 +54,17 @@ from jboost.wrappers.robust import Huber
 from jboost.wrappers.scored import Scored
 from jboost.wrappers.weights import Budget, WeightColumn
 
-__version__ = version("jboost")
+__version__: str
+
+
+def __getattr__(name: str) -> str:
+    """The version when it is asked for: to look it up takes a tenth of the import."""
+    if name != "__version__":
+        raise AttributeError(f"module 'jboost' has no attribute {name!r}")
+    from importlib.metadata import version
+
+    return version("jboost")
+
 
 __all__ = [
     "BOA",

@@ -19,12 +19,12 @@ import stat
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.metadata import version
 from typing import Any, BinaryIO, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
+import jboost
 from jboost.checkpoints.atomic import PathLike
 
 Header = dict[str, Any]
@@ -71,7 +71,7 @@ class Entry(NamedTuple):
 def write(file: BinaryIO, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Write a header and arrays of any of ``DTYPES``; the same contents make the same bytes."""
     table = [Entry(name, array.dtype.name, array.shape) for name, array in arrays.items()]
-    full = {"format": FORMAT, "library": version("jboost"), **header, "arrays": table}
+    full = {"format": FORMAT, "library": jboost.__version__, **header, "arrays": table}
     raw = json.dumps(full, allow_nan=False, separators=(",", ":")).encode("ascii")
     if len(raw) > LARGEST_HEADER:
         raise ValueError(f"the description takes {len(raw)} bytes; at most {LARGEST_HEADER} fit")
@@ -151,7 +151,7 @@ def _read_header(file: BinaryIO) -> tuple[bytes, Header]:
     if number > FORMAT:  # before the checksum, which another format may keep elsewhere
         raise CheckpointError(
             f"has format {number}, by jboost {header.get('library')!s:.20}, newer than this jboost "
-            f"{version('jboost')} can read, which is format {FORMAT}. Upgrade jboost to load it"
+            f"{jboost.__version__} can read, which is format {FORMAT}. Upgrade jboost to load it"
         )
     return raw, header
 

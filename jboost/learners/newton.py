@@ -33,8 +33,7 @@ from jboost.products import (
 )
 
 AUTOMATIC = "1/ridge, at most 1e4"
-RUNAWAY = 10.0  # times its cap: where one entry of P's diagonal is as large, all of P is held
-LEAST_KEPT = 1e-20  # of the past, over r steps: what grows by more no cap holds in float32
+LEAST_KEPT = 1e-5  # of the past, over r steps
 LARGEST_DEFAULT_VARIANCE = 1e4  # a larger cap lets the null space of w wander in float32
 
 
@@ -155,10 +154,10 @@ class LeastSquares(Learner):
         f = matvec(T, lengthened(x, T))
         if self.max_variance is None:
             k = k_T = vecmat(f, T)
-            hold, shrink = None, jnp.ones_like(beta)
+            hold = None
         else:
             c = column(T, turn)
-            a_c, shrink = self._hold(dot(c, c), learned)
+            a_c = self._excess(dot(c, c), learned)
             f = f - (a_c * dot(c, f)) * c
             k_c, k_T = vecmat_where(a_c > 0, c, T), vecmat(f, T)
             a_f = a_c * dot(c, f)
@@ -167,7 +166,7 @@ class LeastSquares(Learner):
         g, alpha = _gain(lam, beta, dot(f, f))
         a = g / (1 + jnp.sqrt(beta / alpha))
         w = w + (g * (d - dot(w, x))) * k[: w.shape[0]]
-        grow = jnp.sqrt(shrink / beta)
+        grow = 1 / jnp.sqrt(beta)
         new = grow * T - (grow * a * f)[:, None] * k_T[None, :]
         if hold is not None:
             a_cc, a_f, k_c = hold
@@ -181,38 +180,32 @@ class LeastSquares(Learner):
         w, P, turn = state
         k = symmetric_matvec(P, x)
         grow = 1 / beta
-        if self.max_variance is None:
-            new = grow * P
-        else:
+        new = grow * P
+        if self.max_variance is not None:
             c = column(P, turn)
             variance = entry(c, turn)
-            a_c, shrink = self._hold(variance, learned)
-            grow = grow * shrink
+            a_c = self._excess(variance, learned)
             g_c = a_c * (2 - a_c * variance)  # P − g_c c cᵀ is what Potter's a_c does to T
             k = k - (g_c * dot(c, x)) * c
-            new = grow * P - square(grow * g_c, c)
+            new = new - square(grow * g_c, c)
         g, _ = _gain(lam, beta, dot(x, k))
         w = w + (g * (d - dot(w, x))) * k
         return CovarianceState(w, new - square(grow * g, k), turn)
 
-    def _hold(self, variance: Array, learned: Array) -> tuple[Array, Array]:
-        """What keeps P's diagonal at its cap: Potter's factor a for one entry, and a factor for P.
+    def _excess(self, variance: Array, learned: Array) -> Array:
+        """How far one diagonal entry of P is beyond its cap, as Potter's factor a.
 
         Forgetting without excitation makes P grow as β^−t. At every step one P_jj, the next in
         turn, is brought back to the cap by a measurement of w_j that finds it as it is: P stays
         positive semi-definite, w stays, and directions that the input does excite go on
         forgetting. (Scaling row and column j instead would stop them: with a duplicated column
         the learner no longer follows a change.) Between two turns P_jj may grow by β^−n, where n
-        is the number of updates, repeats included, in r steps.
-
-        Where that is more than RUNAWAY, with memories much shorter than r, this comes too late:
-        an entry that is found so far beyond the cap scales all of P down.
+        is the number of updates, repeats included, in r steps; at most by 1/LEAST_KEPT, or with
+        memories much shorter than r every entry would be looked at too late.
         """
         cap = jnp.asarray(self.max_variance, variance.dtype)
         most = jnp.maximum(variance, cap)
-        a = (1 - jnp.sqrt(cap / most)) / most
-        most = jnp.maximum(variance, RUNAWAY * cap)
-        return jnp.where(learned, a, 0), jnp.where(learned, RUNAWAY * cap / most, 1)
+        return jnp.where(learned, (1 - jnp.sqrt(cap / most)) / most, 0)
 
 
 def _gain(lam: Array, beta: Array, power: Array) -> tuple[Array, Array]:
@@ -236,8 +229,8 @@ class Newton(LeastSquares):
     λ (1 − βⁿ)/(1 − β).
 
     Stability: any 0 < β ≤ 1. Where the input does not excite a direction, forgetting alone would
-    let P = R⁻¹ grow as β^−t until it overflows; ``max_variance`` caps P's diagonal, and a memory
-    so short that r steps would forget all but 1e-20 of the past is taken as that long.
+    let P = R⁻¹ grow as β^−t until it overflows; ``max_variance`` caps P's diagonal. Capped, r steps
+    keep at least 1e-5 of the past: with r = 90 a β below .88 counts as .88, and so does βⁿ.
 
     As a combiner this is the recursive least squares of the paper's commented lines.
 
