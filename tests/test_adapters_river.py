@@ -228,6 +228,33 @@ def test_both_programs_give_the_same_bits(monkeypatch: Any) -> None:
         np.testing.assert_array_equal([one.predict(x) for x in xs], many.predict_many(xs))
 
 
+def test_what_is_compiled_in_a_hurry_depends_on_the_samples_alone(monkeypatch: Any) -> None:
+    monkeypatch.setattr(feed, "HURRY", 20)
+    efforts, program = set(), feed._program
+    monkeypatch.setattr(
+        feed, "_program", lambda kind, *how: efforts.add(how) or program(kind, *how)
+    )
+    xs = RNG.normal(size=(60, 3))
+    ds = np.where(np.arange(60) % 7, xs.sum(axis=1), np.nan)
+    one, many, moved = (Feed(BOOSTED, 3, jax.random.key(1)) for _ in range(3))
+    for made in (one, many, moved):
+        made._kind = made._kind._replace(long=True)
+    said = [(one.predict(x), one.learn(x, d))[0] for x, d in zip(xs, ds, strict=True)]
+    asked = []
+    for start in range(0, 60, 13):
+        asked.append(many.predict(xs[start]))
+        many.learn_many(xs[start : start + 13], ds[start : start + 13])
+    np.testing.assert_array_equal(said[::13], asked)
+    moved.learn_many(xs[:10], ds[:10])
+    moved = pickle.loads(pickle.dumps(moved))
+    moved._kind = moved._kind._replace(long=True)
+    moved.learn_many(xs[10:], ds[10:])
+    for other in (many, moved):
+        for a, b in zip(jax.tree.leaves(one.state), jax.tree.leaves(other.state), strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert efforts == {(feed.SHORT, 0), (feed.SHORT, 1)}
+
+
 def test_a_key_for_the_start_alone_makes_no_other_program() -> None:
     network = jb.GaussNewton(jb.networks.Perceptron(2))
     key = jax.random.key(1)

@@ -52,6 +52,7 @@ class Moments(NamedTuple):
         zero, nothing = jnp.zeros(shape, dtype), Sum.zeros(shape, dtype)
         return cls(zero, zero, zero, nothing, nothing)
 
+    @jax.jit
     def after(self, x: Any, forgetting: Any, clip: Any) -> Moments:
         """The moments after one more value of each column; unusable ones change nothing."""
         dtype = self.last.dtype
