@@ -110,7 +110,8 @@ def key() -> Any:
 
 def run(model: Learner, xs: Any, ds: Any) -> Any:
     """The predictions of a run, when they and the final state are there."""
-    return jax.block_until_ready(jb.run(model, xs, ds, key=key()))[1].prediction
+    given = key() if model.needs_key else None
+    return jax.block_until_ready(jb.run(model, xs, ds, key=given))[1].prediction
 
 
 def seconds(call: Callable[[], Any]) -> tuple[float, Any]:

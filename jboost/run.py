@@ -98,7 +98,8 @@ def run(
 
         return multi.run(model, xs, ds, key, state, observe)
     xs, ds = _stream(xs, ds)
-    key = checked_key(key) if model.needs_key else None  # a key costs a call 80 µs
+    if model.needs_key:
+        key = checked_key(key)
     if on_bad == "raise":
         _refuse_bad(model, xs, ds)
     traced = engine.inside_a_transformation(model, state, xs, ds, key)

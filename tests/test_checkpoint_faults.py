@@ -167,7 +167,7 @@ import jboost as jb
 from jboost.checkpoints.checkpoint import save
 from jboost.learners import RootState
 
-def write(path, i, n=300):
+def write(path, i, n=304):
     while True:
         fill = lambda *shape: np.full(shape, i, np.float32)
         state = RootState(fill(n), fill(n, n), np.int32(i))

@@ -322,7 +322,8 @@ def run(
         raise ValueError(f"ds must have one column per target, here {form.q}; got {ds.shape[1]}")
     xs, _, dtype = checked(xs, ds[:, 0], jnp.result_type(float))
     xs, ds = _cast(xs, dtype), _cast(ds, dtype)
-    key = checked_key(key) if form.needs_key else None
+    if form.needs_key:
+        key = checked_key(key)
     if state is None:
         state = initial(form, xs.shape[1], xs.dtype, key)
     else:
