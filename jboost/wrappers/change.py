@@ -108,7 +108,7 @@ class OnChange(Around):
     learner: Learner
     action: str = static(default="restart")
     factor: Number = 3.0
-    threshold: Number = 30.0
+    threshold: Number = 39.0
     memory: Number = 1000.0
     warm_up: int | None = static(default=None)
 
