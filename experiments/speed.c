@@ -182,8 +182,11 @@ static void combine_newton(const settings *s, booster *b, float error) {
     for (int i = 0; i < m; i++) f[i] = T[(size_t)i * m + turn];
     float variance = dot(m, f, f);
     if (variance > largest) {
+        float a = (1 - sqrtf(largest / variance)) / variance;
         transposed(m, T, f, v);
-        lower(m, T, f, v, (1 - sqrtf(largest / variance)) / variance, 1);
+        float step = a * (2 - a * variance) * (b->z[turn] - 1.0f / m);
+        for (int j = 0; j < m; j++) b->z[j] -= step * v[j]; /* towards the mean, as it forgets */
+        lower(m, T, f, v, a, 1);
     }
     b->turn = turn + 1 == m ? 0 : turn + 1;
 

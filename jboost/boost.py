@@ -26,7 +26,7 @@ from jboost.numerics import dtype_of, usable
 # Measured on Duffing, 20,000 samples: with this cap all six boosted models are below their single
 # learner (BNM-WU .2092, BNM-RU .2086 against NM's .2105); with the cap 1/ridge = 1 BNM-RU is not
 # (.2110), and a cap of 1e4 loses half a percent on the protein set.
-RLS_COMBINER = Newton(forgetting=0.999, ridge=1.0, max_variance=100.0)
+RLS_COMBINER = Newton(forgetting=0.999, ridge=1.0, max_variance=100.0, shrink=True)
 
 COMBINER = 2**31  # its number among the learners, where keys are told apart
 
@@ -273,7 +273,7 @@ def boost(
       dependence: c ≥ 0, by default 1.
       mode: how λ is spent, by default ``Weighted()``.
       combiner: a learner on the m predictions, started at their mean; by default
-        ``Newton(forgetting=0.999, ridge=1.0, max_variance=100.0)``, in literal models
+        ``Newton(0.999, ridge=1.0, max_variance=100.0, shrink=True)``, in literal models
         ``NSGD(step_size=0.01, epsilon=0.0)``.
       guarantee: σ² in (0, 1): Algorithm 1, λ = min{1, (σ²)^(l/2)}. Not together with dependence.
       chain: "prefix" sums the chain at once, "scan" walks it with an inner ``lax.scan``.

@@ -129,6 +129,27 @@ def test_silence_does_not_wind_up(beta):
     assert np.isfinite(variances(windup)).all() == (beta == 0.999)  # what the cap is for
 
 
+def test_what_is_held_shrinks_as_it_is_forgotten_if_asked(x64):
+    """The coefficients follow the variance that is taken away: both forms, and by hand."""
+    xs, ds = (np.array(a) for a in jb.streams.duffing(300))
+    silent = np.zeros((300, 3))
+    silent[:, 0] = xs[:, 0]  # one input goes on
+    found = {}
+    for form in ("root", "covariance"):
+        learner = jb.Newton(0.9, ridge=0.1, form=form, shrink=True)
+        state, _ = jb.run(learner, xs, ds)
+        found[form] = jb.run(learner, silent, ds, state=state)[0].w
+    np.testing.assert_allclose(found["root"], found["covariance"], rtol=1e-6, atol=1e-9)
+    plain = jb.Newton(0.9, ridge=0.1)
+    kept, _ = jb.run(plain, silent, ds, state=jb.run(plain, xs, ds)[0])
+    assert np.abs(kept.w[1:]).max() > 0.1 and np.abs(found["root"][1:]).max() < 1e-6
+    # One coefficient, P = 2 above a cap of 1: w_j and P_jj are halved, then P grows by 1/β.
+    learner = jb.Newton(0.5, ridge=1.0, shrink=True)
+    state = learner.init(1)._replace(w=jnp.array([3.0]), T=jnp.sqrt(jnp.array([[2.0]])))
+    after = learner.update(state, jnp.zeros(1), 0.0)
+    np.testing.assert_allclose([after.w[0], after.T[0, 0] ** 2], [1.5, 2.0], rtol=1e-12)
+
+
 def test_the_cap_does_nothing_where_it_is_not_reached(x64):
     xs, ds = jb.streams.duffing(2000)
     capped = jb.run(jb.Newton(0.99, ridge=0.01), xs, ds)[1].prediction

@@ -69,6 +69,7 @@ class LeastSquares(Learner):
     max_variance: Any = AUTOMATIC
     forget_by_weight: bool = static(default=False)
     form: str = static(default="root")
+    shrink: bool = static(default=False)
 
     def __post_init__(self) -> None:
         beta = checks.number("forgetting", self.forgetting, above=0, at_most=1)
@@ -163,6 +164,8 @@ class LeastSquares(Learner):
             a_f = a_c * dot(c, f)
             k = k_T - a_f * k_c
             hold = a_c * c, a_f, k_c
+            if self.shrink:
+                w = w - (_covariances_gain(a_c, dot(c, c)) * entry(w, turn)) * k_c[: w.shape[0]]
         g, alpha = _gain(lam, beta, dot(f, f))
         a = g / (1 + jnp.sqrt(beta / alpha))
         w = w + (g * (d - dot(w, x))) * k[: w.shape[0]]
@@ -185,7 +188,9 @@ class LeastSquares(Learner):
             c = column(P, turn)
             variance = entry(c, turn)
             a_c = self._excess(variance, learned)
-            g_c = a_c * (2 - a_c * variance)  # P − g_c c cᵀ is what Potter's a_c does to T
+            g_c = _covariances_gain(a_c, variance)
+            if self.shrink:
+                w = w - (g_c * entry(w, turn)) * c
             k = k - (g_c * dot(c, x)) * c
             new = new - square(grow * g_c, c)
         g, _ = _gain(lam, beta, dot(x, k))
@@ -206,6 +211,11 @@ class LeastSquares(Learner):
         cap = jnp.asarray(self.max_variance, variance.dtype)
         most = jnp.maximum(variance, cap)
         return jnp.where(learned, (1 - jnp.sqrt(cap / most)) / most, 0)
+
+
+def _covariances_gain(a: Array, variance: Array) -> Array:
+    """g: P − g c cᵀ is what Potter's factor a does to T."""
+    return a * (2 - a * variance)
 
 
 def _gain(lam: Array, beta: Array, power: Array) -> tuple[Array, Array]:
@@ -245,6 +255,9 @@ class Newton(LeastSquares):
       form: "root" (the default), or "covariance": P itself, in fewer operations. In float32 that is
         for inputs whose condition number stays below about 1e4, and not for a combiner, whose
         inputs are nearly equal.
+      shrink: draw what is held at the cap towards zero, as much as is forgotten there, instead of
+        leaving it as it is. For inputs of one kind, as a combiner's: where those hardly differ,
+        their coefficients would otherwise wander with the rounding of float32.
 
     >>> import jax.numpy as jnp
     >>> learner = Newton(forgetting=1.0, ridge=1e-4)
