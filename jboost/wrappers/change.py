@@ -11,9 +11,9 @@ against errors as usual:
 | k      | `factor`      | how many times as large they are after a change worth acting on   |
 | h      | `threshold`   | how much evidence it takes, in nats                               |
 
-A single absurd error counts at most 2, so that it takes fifteen of them. σ is a median's kind of
+A single absurd error counts at most 2, so that it takes twenty of them. σ is a median's kind of
 deviation: heavy tails do not move it. Errors that become three times as large or more are noticed
-after 15 to 20 samples, those that become twice as large after 30 to 60.
+after 20 to 25 samples, those that become twice as large after 55 to 75.
 
 E. S. Page, Continuous inspection schemes, Biometrika 41, 1954; D. V. Hinkley, Inference about the
 change-point from cumulative sum tests, Biometrika 58, 1971.
@@ -77,7 +77,7 @@ class OnChange(Around):
     errors of a learner of r columns are no measure of anything.
 
     ``experiments/intervals.py`` has the figures: after an abrupt change of all coefficients
-    Newton(0.999) is at twice the noise after 75 samples, alone after 2,779. Where the noise is so
+    Newton(0.999) is at twice the noise after 79 samples, alone after 2,779. Where the noise is so
     large that the errors only double, a learner that forgets within 100 samples recovers by itself
     almost as soon. The paper's eight sets raise no alarm but for california, whose rows are in the
     order of places, and where it helps.
