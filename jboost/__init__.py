@@ -3,19 +3,19 @@
 Predict a number from a stream, one sample at a time, and learn from each answer.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from jboost import baselines as baselines
-from jboost import datasets, streams, theory
 from jboost import engine as engine
 from jboost import metrics as metrics
 from jboost import networks as networks
+from jboost import streams
 from jboost.auto import auto
 from jboost.boost import boost
-from jboost.checkpoints.checkpoint import CheckpointError as CheckpointError
-from jboost.checkpoints.checkpoint import load, save
 from jboost.combiners.aggregate import BOA, EWA, MLPoly
 from jboost.combiners.combine import NSGD, Uniform
 from jboost.combiners.refine import Refined
-from jboost.driver import run_stream as run_stream
 from jboost.learners import (
     NLMS,
     SGD,
@@ -28,9 +28,7 @@ from jboost.learners import (
 from jboost.models import bnm_dr, bnm_ru, bnm_wu, bsgd_dr, bsgd_ru, bsgd_wu
 from jboost.modes import DataReuse, PoissonReuse, RandomUpdate, Weighted
 from jboost.pipeline import pipeline
-from jboost.reports import report as report
 from jboost.run import ase, mse, run
-from jboost.sweeps.sweep import sweep
 from jboost.transforms import (
     Bias,
     Impute,
@@ -42,9 +40,7 @@ from jboost.transforms import (
     ScaleTarget,
     Select,
 )
-from jboost.tuning.hypergradient import hypergradient
 from jboost.tuning.selftuning import SelfTuning
-from jboost.tuning.tune import tune
 from jboost.wrappers import intervals as intervals
 from jboost.wrappers import multi as multi
 from jboost.wrappers.change import OnChange
@@ -54,16 +50,47 @@ from jboost.wrappers.robust import Huber
 from jboost.wrappers.scored import Scored
 from jboost.wrappers.weights import Budget, WeightColumn
 
+if TYPE_CHECKING:
+    from jboost import datasets, theory
+    from jboost.checkpoints.checkpoint import CheckpointError as CheckpointError
+    from jboost.checkpoints.checkpoint import load, save
+    from jboost.driver import run_stream as run_stream
+    from jboost.reports import report as report
+    from jboost.sweeps.sweep import sweep
+    from jboost.tuning.hypergradient import hypergradient
+    from jboost.tuning.tune import tune
+
+# What makes no model is loaded when it is first asked for: a third of the time of the import. (All
+# models are: a checkpoint may name any.)
+_LATER = {
+    "CheckpointError": "jboost.checkpoints.checkpoint",
+    "datasets": "jboost.datasets",
+    "hypergradient": "jboost.tuning.hypergradient",
+    "load": "jboost.checkpoints.checkpoint",
+    "report": "jboost.reports.report",
+    "run_stream": "jboost.driver",
+    "save": "jboost.checkpoints.checkpoint",
+    "sweep": "jboost.sweeps.sweep",
+    "theory": "jboost.theory",
+    "tune": "jboost.tuning.tune",
+}
+
 __version__: str
 
 
-def __getattr__(name: str) -> str:
-    """The version when it is asked for: to look it up takes a tenth of the import."""
-    if name != "__version__":
-        raise AttributeError(f"module 'jboost' has no attribute {name!r}")
-    from importlib.metadata import version
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
 
-    return version("jboost")
+        return version("jboost")
+    if name not in _LATER:
+        raise AttributeError(f"module 'jboost' has no attribute {name!r}")
+    module = import_module(_LATER[name])
+    return vars(module).get(name, module)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER, "__version__"})
 
 
 __all__ = [

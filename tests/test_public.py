@@ -87,3 +87,30 @@ def test_importing_loads_no_extra():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert printed.stdout.strip() == "[]"
+
+
+def test_what_is_loaded_later_makes_no_model():
+    """A checkpoint may name any model, so all of them are there as soon as the library is."""
+    code = """
+import importlib, pkgutil, sys
+import jboost
+from jboost.learners.base import MODELS
+print(sorted({"jboost.sweeps", "jboost.driver", "jboost.datasets"} & {*sys.modules}))
+known = {*MODELS}
+for module in pkgutil.walk_packages(jboost.__path__, "jboost."):
+    try:
+        importlib.import_module(module.name)
+    except ImportError:
+        pass  # of an extra
+print(sorted({*MODELS} - known - {"Chains"}))  # a sweep's own, never kept
+"""
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert printed.stdout.split() == ["[]", "[]"]
+
+
+def test_every_name_is_shown_by_dir():
+    assert {*jb.__all__, "run_stream", "CheckpointError", "__version__"} <= {*dir(jb)}
+    with pytest.raises(AttributeError, match="no attribute 'swep'"):
+        _ = jb.swep
