@@ -26,7 +26,8 @@ of 100, the same bare rows of bnm_wu were 5e-4 (β = .9), 6e-3 (.99) and 4.4e-2 
 
 The stream's columns are collinear, so the features' condition number is infinite: 1e-2 is what the
 errors may differ by, and how many are within 1e-3 is said as well. One P_jj is brought back to its
-cap at each step in turn; between two turns it may grow by β^−n, n the updates in r steps.
+cap at each step in turn, from 2 % beyond it; between two turns it may grow by β^−n, n the updates in
+r steps.
 
 What is done is kept in ``soak.json`` after every row; a run with the same settings goes on there.
 ``soak_peers.py`` does the same with river's and padasip's counterparts.
@@ -50,7 +51,7 @@ import jboost as jb
 from jboost.boost import RLS_COMBINER
 from jboost.catalogue import named
 from jboost.learners.base import Learner
-from jboost.learners.newton import RootState
+from jboost.learners.newton import SLACK, RootState
 
 SEED = 10
 M = 20
@@ -91,11 +92,11 @@ class Case(NamedTuple):
 
     @property
     def growth(self) -> float:
-        """What P_jj may be over its cap: β^−n for the updates between two turns of it."""
+        """What P_jj may be over its cap: the slack, and β^−n for the updates between two turns."""
         if self.memory is None:
             return 1.0
         width = len(COLUMNS) + (self.arrangement == ANY_UNITS)  # the bias
-        return self.memory ** -(width * (REUSE if self.name.endswith("dr") else 1))
+        return SLACK * self.memory ** -(width * (REUSE if self.name.endswith("dr") else 1))
 
 
 class Outcome(NamedTuple):
@@ -211,7 +212,7 @@ def row(case: Case, count: int) -> dict[str, Any]:
         out |= {"P over cap": single.variance, "growth": case.growth}
     if case.name != "auto":
         out |= {"combiner P over cap": single.combiner}
-        most = float(COMBINER.forgetting) ** -M * 1.001
+        most = SLACK * float(COMBINER.forgetting) ** -M * 1.001
         holds["P"] = single.variance <= allowed and single.combiner <= most
     return out | {"fails": [what for what, good in holds.items() if not good]}
 

@@ -19,6 +19,7 @@
 
 #define LARGEST_REUSE 64
 #define SMALLEST_DELTA 1e-6f
+#define SLACK 1.02f /* times a cap, before anything is brought back to it */
 
 enum { WEIGHTED, DATA_REUSE, RANDOM_UPDATE };
 enum { COMBINE_NSGD, COMBINE_NEWTON };
@@ -99,7 +100,7 @@ static inline uint32_t xorshift(uint32_t *state) {
 static void hold(int r, float *restrict P, float *restrict v, float largest, int turn) {
     const float *c = P + (size_t)turn * r;
     float variance = c[turn];
-    if (variance <= largest) return;
+    if (variance <= SLACK * largest) return;
     float root = sqrtf((1 - largest / variance) / variance);
     for (int i = 0; i < r; i++) v[i] = root * c[i];
     for (int i = 0; i < r; i++)
@@ -181,7 +182,7 @@ static void combine_newton(const settings *s, booster *b, float error) {
     float *T = b->root, *f = b->f, *v = b->v;
     for (int i = 0; i < m; i++) f[i] = T[(size_t)i * m + turn];
     float variance = dot(m, f, f);
-    if (variance > largest) {
+    if (variance > SLACK * largest) {
         float a = (1 - sqrtf(largest / variance)) / variance;
         transposed(m, T, f, v);
         float step = a * (2 - a * variance) * (b->z[turn] - 1.0f / m);
