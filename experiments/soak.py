@@ -21,13 +21,10 @@ At β = 1 the stream's coefficients do not change. Where they do, a learner that
 follow, and what a combiner still makes of m of them hangs on by how little they differ: in float32
 by rounding. Measured so, bnm_wu's calm error was 1.67 in float64 and .27 in float32.
 
-The smaller the cap, the less of P's null space there is to wander in. With a ridge of .01, a cap
-of 100, the same bare rows of bnm_wu were 5e-4 (β = .9), 6e-3 (.99) and 4.4e-2 (.999) from float64.
-
 The stream's columns are collinear, so the features' condition number is infinite: 1e-2 is what the
 errors may differ by, and how many are within 1e-3 is said as well. One P_jj is brought back to its
-cap at each step in turn, from 2 % beyond it; between two turns it may grow by β^−n, n the updates in
-r steps.
+cap at each step in turn, from 2 % beyond it; between two turns it may grow by β^−n, where n is the
+number of updates in r steps.
 
 What is done is kept in ``soak.json`` after every row; a run with the same settings goes on there.
 ``soak_peers.py`` does the same with river's and padasip's counterparts.

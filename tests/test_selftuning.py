@@ -27,7 +27,7 @@ def by_hand(xs, ds, step_size, trust, beta=0.999, ridge=0.03):
         w, g = w + mu * e * x, g + mu * e * x - mu * h * x
         power, count = beta * power + e * e, beta * count + 1
         sigma = np.sqrt(power / count)
-        P = 1 / ridge if P > 1.02 / ridge else P
+        P = 1 / ridge if ridge * P > 1.02 else P
         gain = P * (h / sigma) / (beta + P * (h / sigma) ** 2)
         P = (P - gain * (h / sigma) * P) / beta
         phi += np.clip(gain * e / sigma, -trust, trust)
