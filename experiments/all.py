@@ -38,7 +38,9 @@ SCRIPTS = {
 PAGES = (
     common.HERE / "README.md",
     common.HERE / "parts.md",
+    common.HERE / "prediction.md",
     common.HERE / "tuning.md",
+    common.HERE / "trust.md",
     common.HERE.parent / "README.md",
 )
 BLOCK = re.compile(r"(<!-- begin: ([^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -268,6 +268,8 @@ def blocks(records: dict[str, Record]) -> dict[str, str]:
     import accuracy_table
     import combiner_tables as more  # which are made of the pieces of this file
     import common
+    import prediction_tables as users
+    import soak
     import speed_table
     import tuning_table
 
@@ -289,6 +291,12 @@ def blocks(records: dict[str, Record]) -> dict[str, str]:
         "defects": lambda: defects.listing(records["theory"]["results"]),
         # Times are those of a quiet machine: of the record, whatever else is run again.
         "accuracy": lambda: accuracy_table.accuracy(common.load("accuracy")),
+        "intervals": lambda: users.intervals(common.load("intervals")),
+        "changes": lambda: users.changes(common.load("intervals")),
+        "delays": lambda: users.delays(common.load("prediction")),
+        "targets": lambda: users.targets(common.load("prediction")),
+        "outliers": lambda: users.outliers(common.load("prediction")),
+        "soak": lambda: soak.table(common.load("soak")["results"]),
         "speed": lambda: speed_table.speed(common.load("speed")),
         "tuning": lambda: tuning_table.verdicts(common.load("tuning")),
         "self-tuning": lambda: tuning_table.self_tuning(common.load("tuning")),

@@ -13,6 +13,7 @@ GUIDES = (
     "sweeps.md",
     "fleets.md",
     "tuning.md",
+    "prediction.md",
     "real_stream.md",
     "from_other_libraries.md",
 )
