@@ -152,6 +152,8 @@ class Boosted(Learner):
         repeats: Any = 1,
         key: Any = None,
     ) -> BoostedState:
+        checks.spending(weight, repeats)
+
         def once(_: Any, state: BoostedState) -> BoostedState:
             return self._update_once(state, x, d, weight, key)  # t has moved on: other draws
 

@@ -57,8 +57,8 @@ _NEWTON = {
 }
 _REUSE = {"max_reuse": Parameter(5, "≥ 1", "K, how often a sample is used at most")}
 _AUTO = {
-    "size": Parameter(SIZES["medium"], "≥ 1", "random features of its largest experts"),
-    "seed": Parameter(0, "≥ 0", "of the draw of these features"),
+    "size": Parameter(SIZES["medium"], "≥ 1", "parameters of its largest networks"),
+    "seed": Parameter(0, "≥ 0", "of the draw of their first weights"),
 }
 
 CATALOGUE: dict[str, Entry] = {

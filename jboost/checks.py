@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
@@ -62,6 +63,24 @@ def whole(name: str, value: Any, *, at_least: int) -> int:
     if not exact or value < at_least:
         raise ValueError(f"{name} must be a whole number >= {at_least}; got {value!r}")
     return int(value)
+
+
+def spending(weight: Any, repeats: Any) -> None:
+    """What an update is told to make of a sample: weight ≥ 0 and repeats, a whole number ≥ 0."""
+    number("weight", weight, at_least=0)
+    if is_traced(repeats):
+        return
+    array = np.asarray(repeats)
+    if array.dtype.kind not in "biu" or (array < 0).any():
+        raise ValueError(f"repeats must be a whole number >= 0; got {repeats!r}")
+
+
+def key(name: str, value: Any) -> Any:
+    """A ``jax.random.key``, or an array of them."""
+    dtype: Any = getattr(value, "dtype", np.bool_)
+    if not jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        raise TypeError(f"{name} must be a jax.random.key, as jax.random.key(0); got {value!r}")
+    return value
 
 
 def choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:

@@ -83,16 +83,18 @@ class Emphasis:
         return delta if self.literal else jnp.maximum(delta, SMALLEST_DELTA)
 
     def importance(self, delta: Array, loss: Array) -> Array:
-        """λ = min{1, δ^(c·l)}, written so that its gradient is finite everywhere."""
-        if self.guarantee is None:
-            exponent = jnp.asarray(self.dependence, loss.dtype) * loss
-        else:
-            delta, exponent = jnp.asarray(self.guarantee, loss.dtype), loss / 2
+        """λ = min{1, δ^(c·l)} = exp(c min{0, l·ln δ}).
+
+        So written its gradient is finite everywhere, and at c = 0 the one towards larger c.
+        """
+        c = jnp.asarray(self.dependence, loss.dtype)
+        if self.guarantee is not None:
+            delta, c = jnp.asarray(self.guarantee, loss.dtype), jnp.asarray(0.5, loss.dtype)
         if not self.literal:
-            return jnp.exp(jnp.minimum(exponent * jnp.log(delta), 0))
+            return jnp.exp(c * jnp.minimum(loss * jnp.log(delta), 0))
         some = delta > jnp.finfo(loss.dtype).tiny
-        lam = jnp.exp(jnp.minimum(exponent * jnp.log(jnp.where(some, delta, 1)), 0))
-        return jnp.where(some, lam, jnp.where(exponent > 0, jnp.zeros_like(lam), 1))
+        lam = jnp.exp(c * jnp.minimum(loss * jnp.log(jnp.where(some, delta, 1)), 0))
+        return jnp.where(some, lam, jnp.where(c * loss > 0, jnp.zeros_like(lam), 1))
 
     def record(self, state: EmphasisState, y: Array, d: Array, lam: Array) -> EmphasisState:
         """δ and Λ with one more sample of weight λ."""

@@ -17,7 +17,10 @@ HIGHEST = jax.lax.Precision.HIGHEST  # bfloat16 products would ruin a matrix in 
 
 def dtype_of(dtype: Any) -> Any:
     """The dtype of a state: the one asked for, or JAX's default float."""
-    return jnp.dtype(jnp.result_type(float) if dtype is None else dtype)
+    chosen = jnp.dtype(jnp.result_type(float) if dtype is None else dtype)
+    if not jnp.issubdtype(chosen, jnp.floating):
+        raise TypeError(f"dtype must be one of real numbers, such as float32; got {chosen}")
+    return chosen
 
 
 def usable(values: Any) -> Array:

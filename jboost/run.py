@@ -92,6 +92,8 @@ def run(
     """
     checks.instance("model", model, Learner, "a learner such as bsgd_wu(…) or SGD(step_size=0.1)")
     checks.choice("on_bad", on_bad, ("skip", "raise"))
+    if observe is not None and not callable(observe):
+        raise TypeError(f"observe must be a function of (state, info), or None; got {observe!r}")
     ds = _array("ds", ds, "(T,)")
     if ds.ndim == 2 and ds.shape[1] > 1 and on_bad == "skip":
         from jboost.wrappers import multi
@@ -113,7 +115,8 @@ def run(
 def mse(model: Learner, xs: Any, ds: Any, key: Any = None) -> Array:
     """The mean squared error of a run from the start, differentiable in the model's floats.
 
-    Every prediction counts, the first ones too; samples whose target is not usable do not.
+    Every prediction counts, the first ones too; samples whose target is not usable do not. Of
+    several targets, (T, q), it is the mean over all.
 
     >>> import jax, jboost as jb
     >>> xs, ds = jb.streams.duffing(500)
@@ -122,7 +125,10 @@ def mse(model: Learner, xs: Any, ds: Any, key: Any = None) -> Array:
     True
     """
     _, trace = run(model, xs, ds, key)
-    error, counted = _squared_errors(trace.prediction, ds)
+    prediction, ds = trace.prediction, jnp.asarray(ds)
+    if prediction.ndim == 2:
+        prediction, ds = prediction.ravel(), ds.ravel()
+    error, counted = _squared_errors(prediction, ds)
     return _blocks(error).sum(axis=1).sum() / jnp.maximum(counted.sum(), 1).astype(error.dtype)
 
 
@@ -148,6 +154,8 @@ def _blocks(values: Array, width: int = 4096) -> Array:
 def _squared_errors(prediction: Any, ds: Any) -> tuple[Array, Array]:
     """(d̂ − d)², zero where d is not usable, and where it is."""
     prediction = jnp.asarray(prediction)
+    if not jnp.issubdtype(prediction.dtype, jnp.floating):
+        prediction = prediction.astype(jnp.result_type(float))
     ds = jnp.asarray(ds)
     if prediction.ndim != 1 or prediction.shape != ds.shape:
         raise ValueError(
@@ -208,6 +216,8 @@ def _array(name: str, values: Any, wanted: str) -> Any:
     """An array of real numbers, as given."""
     if isinstance(values, jax.Array):
         array = values
+    elif isinstance(values, np.ma.MaskedArray):
+        array = np.ma.filled(values.astype(float), np.nan)
     else:
         try:
             array = np.asarray(values)
@@ -259,10 +269,7 @@ def check_shapes(xs: Any, ds: Any) -> None:
 def checked_key(key: Any) -> Any:
     if key is None:
         raise ValueError("key is missing: this model draws at random; pass key=jax.random.key(0)")
-    try:
-        jax.random.key_data(key)
-    except TypeError:
-        raise TypeError(f"key must be a jax.random.key; got {key!r}") from None
+    checks.key("key", key)
     if jnp.ndim(key):
         raise ValueError(f"key must be one key; got an array of shape {key.shape}: vmap over it")
     return key

@@ -24,7 +24,7 @@ def stationary(key: Any, T: int, *, correlation: float = 0.5) -> tuple[Array, Ar
     """
     T = checks.whole("T", T, at_least=2)
     rho = checks.number("correlation", correlation, above=-1, below=1)
-    inputs, noise = jax.random.split(key)
+    inputs, noise = jax.random.split(checks.key("key", key))
     g = jax.random.normal(inputs, (T, 2))
     g = g.at[:, 1].set(rho * g[:, 0] + np.sqrt(1 - rho**2) * g[:, 1])
     low, high = g.min(axis=0, keepdims=True), g.max(axis=0, keepdims=True)

@@ -360,7 +360,7 @@ def test_a_full_disk(folder: Path, capsys: Any, monkeypatch: Any) -> None:
                 raise OSError(28, "No space left on device")
             return super().write(data[:left])
 
-    def limited(self: Any, length: int | None) -> Any:
+    def limited(self: Any, *_: Any) -> Any:
         return Full(self.path, "w")
 
     monkeypatch.setattr(predictions.Predictions, "_open", limited)
@@ -433,9 +433,20 @@ def test_a_checkpoint_of_another_run_is_refused(folder: Path, capsys: Any) -> No
     Path("other.csv").write_text("y,b\n1,2\n")
     assert run("other.csv", *keep, "--resume") == 3
     assert "other.csv has no column 'a'" in capsys.readouterr().err
-    Path("o.csv").write_text("")
+    os.rename("o.csv", "predictions.csv")
     assert run("data.csv", *keep, "--resume") == 1
-    assert "o.csv has 0 bytes where the run to go on with had written" in capsys.readouterr().err
+    assert "o.csv is not there: name the file that" in capsys.readouterr().err
+    made = Path("predictions.csv").read_bytes()
+    for notes in (b"", b"my,own\n" * 10_000, made[:-20], made.replace(b"\n300,", b"\n299,")):
+        Path("o.csv").write_bytes(notes)
+        assert run("data.csv", *keep, "--resume") == 1
+        assert "o.csv does not hold the 300 predictions" in capsys.readouterr().err
+        assert Path("o.csv").read_bytes() == notes  # somebody's file, left alone
+    Path("o.csv").write_bytes(made + b"301,1")  # cut off while it was written
+    assert run("data.csv", *keep, "--resume") == 0
+    assert Path("o.csv").read_bytes() == made
+    assert run("data.csv", "--target", "y", *FAST, "--checkpoint", "new", "--resume") == 0
+    assert "there is no new yet: the run begins with the first row" in capsys.readouterr().err
     jb.save("bare", jb.SGD(0.1), jb.SGD(0.1).init(2))
     assert run("data.csv", "--checkpoint", "bare", "--resume") == 1
     assert "bare was not written by jboost run" in capsys.readouterr().err

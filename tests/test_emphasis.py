@@ -109,6 +109,22 @@ def test_gradients_are_finite_from_the_first_sample(literal: bool, dtype: str, x
     assert literal or (slope < 0).all()  # literally, a perfect start has ended all learning
 
 
+def test_the_slope_at_no_dependence_is_the_one_towards_some(x64: None) -> None:
+    """At c = 0 every λ is 1, and more of c can only make some of them smaller."""
+
+    def weights(c: Any) -> Any:
+        emphasis = Emphasis(0.3, c)
+        state = emphasis.init(3, jnp.float64)
+        y, d = jnp.array([0.1, 2.0, 0.3]), jnp.array(0.2)
+        _, state = emphasis.chain(state, y, d, jnp.ones(()))
+        return emphasis.chain(state, y, d, jnp.ones(()))[0]
+
+    lam, slope = weights(0.0), jax.jacfwd(weights)(0.0)
+    assert lam.tolist() == [1.0, 1.0, 1.0]
+    np.testing.assert_allclose(slope, (weights(1e-7) - lam) / 1e-7, rtol=1e-4, atol=1e-9)
+    assert slope[1] < -0.01 and slope[2] == 0.0  # the second leaves much to do: the third's is 1
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

@@ -285,6 +285,7 @@ def test_names():
         ({"wrt": ()}, "must name at least one"),
         ({"wrt": ("target_mse", "emphasis.target_mse")}, "each float once"),
         ({"wrt": (3,)}, "must hold names"),
+        ({"wrt": 3}, "must hold names"),
         ({"wrt": "target_mse", "method": "both"}, "method must be one of 'forward', 'reverse'"),
         ({"wrt": "target_mse", "surrogate": "none"}, "surrogate must be one of"),
         (

@@ -104,6 +104,22 @@ def test_nothing_is_stored_unless_asked_for():
     assert trace.observed is None and trace.prediction.shape == (64,)
 
 
+def learned(**spending):
+    learner = jb.Newton()
+    return learner.update(learner.init(2), jnp.ones(2), 1.0, **spending)
+
+
+def test_masked_entries_are_missing():
+    xs, ds = data()
+    masked = np.ma.masked_array(xs, mask=np.zeros_like(xs, bool))
+    masked[5, 0] = np.ma.masked
+    missing = xs.copy()
+    missing[5, 0] = np.nan
+    _, trace = jb.run(jb.SGD(0.1), masked, ds)
+    chex.assert_trees_all_equal(trace, jb.run(jb.SGD(0.1), missing, ds)[1])
+    assert np.flatnonzero(trace.skipped).tolist() == [5]
+
+
 def test_mse_and_ase():
     xs, ds = data()
     model = jb.SGD(0.1)
@@ -119,6 +135,10 @@ def test_mse_and_ase():
         ValueError, match=r"both be \(T,\); got prediction \(64,\) and ds \(64, 1\)"
     ):
         jb.ase(trace.prediction, ds[:, None])
+    assert jb.ase([1, 2], [0, 0]).tolist() == [1.0, 2.5]
+    both = np.column_stack([ds, -2 * ds])  # of several targets the mean over all
+    alone = [jb.mse(model, xs, column) for column in both.T]
+    np.testing.assert_allclose(jb.mse(model, xs, both), np.mean(alone), rtol=1e-5)
 
 
 def test_sums_of_ten_million_errors_stay_accurate():
@@ -229,7 +249,7 @@ RU = jb.bsgd_ru(2, target_mse=0.1, step_size=0.1)
         (lambda: jb.run(jb.SGD(0.1), [[1.0], [1.0, 2.0]], D), TypeError, "xs must be an array"),
         (lambda: jb.run("auto", X, D), TypeError, "model must be a learner.*got 'auto'"),
         (lambda: jb.run(RU, X, D), ValueError, "key is missing"),
-        (lambda: jb.run(RU, X, D, key=3), TypeError, "key must be a jax.random.key; got 3"),
+        (lambda: jb.run(RU, X, D, key=3), TypeError, "key must be a jax.random.key, .*; got 3"),
         (lambda: jb.run(RU, X, D, key=jax.random.split(KEY)), ValueError, "one key.*vmap"),
         (lambda: jb.run(RU, X, D, key=KEY, state=()), ValueError, "state does not belong"),
         (
@@ -306,6 +326,21 @@ RU = jb.bsgd_ru(2, target_mse=0.1, step_size=0.1)
             r"step_size must be a number or one per learner, here 3; got shape \(4,\)",
         ),
         (lambda: jb.streams.duffing(0), ValueError, "T must be a whole number >= 1; got 0"),
+        (
+            lambda: jb.streams.stationary(0, 9),
+            TypeError,
+            "key must be a jax.random.key, .*; got 0",
+        ),
+        (
+            lambda: jb.run(jb.SGD(0.1), *data(), observe=1),
+            TypeError,
+            r"observe must be a function of \(state, info\), or None; got 1",
+        ),
+        (lambda: learned(weight=-1.0), ValueError, "weight >= 0; got -1.0"),
+        (lambda: learned(weight=np.nan), ValueError, "weight >= 0; got nan"),
+        (lambda: learned(repeats=-1), ValueError, "repeats must be a whole number >= 0; got -1"),
+        (lambda: learned(repeats=1.5), ValueError, "repeats must be a whole number >= 0; got 1.5"),
+        (lambda: jb.SGD(0.1).init(2, np.int32), TypeError, "dtype must be .* real .*; got int32"),
     ],
 )
 def test_bad_input_is_refused_with_a_sentence(call, error, message):

@@ -165,6 +165,8 @@ def _kept(args: argparse.Namespace) -> _Kept | None:
     from jboost.reports.watch import Bands, Learners
 
     if not os.path.exists(args.checkpoint):
+        text = f"there is no {args.checkpoint} yet: the run begins with the first row"
+        print(f"jboost: {text}", file=sys.stderr)
         return None
     try:
         found = checkpoint.read(args.checkpoint)
@@ -282,7 +284,7 @@ def _predictions(args: argparse.Namespace, kept: _Kept | None, position: int, bo
         length = 1 if position else None  # the first line is there
     try:
         with _writing(args.predictions):
-            return Predictions(args.predictions, length, intervals=bounded)
+            return Predictions(args.predictions, length, position, intervals=bounded)
     except ValueError as error:
         raise CommandError(str(error)) from None
 

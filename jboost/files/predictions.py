@@ -23,29 +23,35 @@ from jboost.checkpoints.atomic import PathLike
 
 COLUMNS = ("row", "target", "prediction")
 BOUNDS = ("lower", "upper")
+LONGEST_LINE = 256  # bytes: five numbers of at most 24 characters each, and what is between them
 
 
 class Predictions:
     """A file of predictions, or standard output for ``-``: a context manager.
 
     ``length`` is how many bytes are whole and safely handed to the system: what a checkpoint keeps.
-    A file that is gone on with is cut back to that, since what follows will be made again.
+    A file that is gone on with is cut back to that, since what follows will be made again; one that
+    does not hold the rows up to there is left alone.
 
     Args:
       path: the file, or ``-``.
       length: how many bytes of it to keep; None for a new file.
+      rows: how many rows these bytes are the predictions of.
       intervals: whether there are bounds to write.
     """
 
-    def __init__(self, path: PathLike, length: int | None = None, *, intervals: bool = False):
+    def __init__(
+        self, path: PathLike, length: int | None = None, rows: int = 0, *, intervals: bool = False
+    ):
         self.path = os.fspath(path)
-        self._columns = COLUMNS + (BOUNDS if intervals else ())
+        columns = COLUMNS + (BOUNDS if intervals else ())
+        self._columns, self._head = columns, f"{','.join(columns)}\n".encode()
         self._standard = self.path == "-"
         self.length = length or 0
-        self._file: BinaryIO = self._open(length)
+        self._file: BinaryIO = self._open(length, rows)
         if not self.length:
             try:
-                self._put(f"{','.join(self._columns)}\n".encode())
+                self._put(self._head)
             except OSError:
                 self.close()
                 raise
@@ -76,19 +82,33 @@ class Predictions:
         if not self._standard:
             self._file.close()
 
-    def _open(self, length: int | None) -> Any:
+    def _open(self, length: int | None, rows: int) -> Any:
         if self._standard:
             return sys.stdout.buffer
         if length is None:
             return open(self.path, "wb", buffering=0)
-        size = os.path.getsize(self.path)
-        if size < length:
-            raise ValueError(
-                f"{self.path} has {size} bytes where the run to go on with had written {length}: "
-                "it is another file, or was changed"
-            )
+        self._check(length, rows)
         os.truncate(self.path, length)
         return open(self.path, "ab", buffering=0)
+
+    def _check(self, length: int, rows: int) -> None:
+        """Refuse a file whose first bytes are not the predictions of so many rows."""
+        try:
+            with open(self.path, "rb") as file:
+                head = file.read(len(self._head))
+                file.seek(max(length - LONGEST_LINE, 0))
+                tail = file.read(min(length, LONGEST_LINE))
+                size = file.seek(0, os.SEEK_END)
+        except FileNotFoundError:
+            advice = "name the file that the run to go on with has written"
+            raise ValueError(f"{self.path} is not there: {advice}") from None
+        *_, last, end = (b"\n" + tail).split(b"\n")
+        up_to_here = last.startswith(b"%d," % rows) if rows else last + b"\n" == self._head
+        if size < length or head != self._head or end or not up_to_here:
+            raise ValueError(
+                f"{self.path} does not hold the {rows:,} predictions that the run to go on with "
+                "had written: it is another file, or was changed. Name the right one, or none"
+            )
 
     def _put(self, lines: Any) -> None:
         """Write whole lines, or none of them."""

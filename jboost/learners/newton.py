@@ -108,6 +108,7 @@ class LeastSquares(Learner):
         key: Any = None,
     ) -> NewtonState:
         del key
+        checks.spending(weight, repeats)
         w = state.w
         x, d, ok = sanitize(x, d, w.dtype)
         lam = jnp.where(ok, jnp.asarray(weight, w.dtype), 0)

@@ -79,6 +79,7 @@ class SGD(Linear):
         key: Any = None,
     ) -> LinearState:
         del key
+        checks.spending(weight, repeats)
         w = state.w
         x, d, ok = sanitize(x, d, w.dtype)
         lam = jnp.where(ok, jnp.asarray(weight, w.dtype), 0)
@@ -133,6 +134,7 @@ class NLMS(Linear):
         key: Any = None,
     ) -> LinearState:
         del key
+        checks.spending(weight, repeats)
         w = state.w
         x, d, ok = sanitize(x, d, w.dtype)
         lam = jnp.where(ok, jnp.asarray(weight, w.dtype), 0)

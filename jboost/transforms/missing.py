@@ -17,7 +17,7 @@ CLIP = 5.0  # deviations: an absurd value moves a mean no farther than this
 
 @model
 class Impute(Transform):
-    """Missing entries of x (NaN, infinite, beyond 1e15) replaced by their column's running mean.
+    """Missing entries of x (NaN, infinite, beyond 1e15) replaced by their column's mean so far.
 
     Before a column's first value that is 0. Behind :class:`Scale`, which lets missing entries pass,
     the mean is near 0 from the start whatever the units, so put Scale first.

@@ -36,7 +36,8 @@ def places(model: Any, wrt: str | Iterable[str]) -> dict[str, int]:
     {'step_size': 0}
     """
     known = paths(model)
-    names = [wrt] if isinstance(wrt, str) else list(wrt)
+    one = isinstance(wrt, str) or not isinstance(wrt, Iterable)
+    names: list[Any] = [wrt] if one else list(wrt)
     if not names:
         raise ValueError(f"wrt must name at least one float of the model: {_listed(known)}")
     found = {name: known[_match(name, known)] for name in names}

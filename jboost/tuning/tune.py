@@ -275,6 +275,8 @@ def _parts(T: int, train: Any, windows: int | None) -> list[tuple[int, int, int]
         return [(start, start + width, start + 2 * width) for start in starts]
     whole = isinstance(train, int) and not isinstance(train, bool)
     rows = train if whole else round(checks.number("train", train, above=0, at_most=1) * T)
+    if T < 2:
+        raise ValueError(f"xs must have at least 2 rows to tune on; got {T}")
     if not 2 <= rows <= T:
         raise ValueError(
             f"train must be a fraction of the stream or a number of rows, with 2 to {T} rows; "
