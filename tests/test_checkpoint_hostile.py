@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import memory
 import numpy as np
 import pytest
 
@@ -333,9 +334,9 @@ def test_the_command_shows_any_file_safely(
 
 
 MEASURED = """
-import resource, sys
+import sys
 from jboost.checkpoints.checkpoint import CheckpointError, inspect, load
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+from memory import peak
 before, refused = None, 0
 for path in sys.argv[1:]:
     for reader in (load, inspect):
@@ -348,6 +349,7 @@ print(refused, peak() - before)
 """
 
 
+@pytest.mark.skipif(not memory.TOLD, reason="the system does not tell")
 def test_memory_of_the_whole_process(good: bytes, tmp_path: Path) -> None:
     """The system's own account, which counts what tracemalloc does not see."""
     paths = [tmp_path / "good"]
@@ -364,10 +366,9 @@ def test_memory_of_the_whole_process(good: bytes, tmp_path: Path) -> None:
     ):
         paths.append(tmp_path / f"forged {number}")
         forge(paths[-1], good, change)
-    environment = os.environ | {"PYTHONPATH": str(Path(jb.__file__).parents[1])}
     done = subprocess.run(
         [sys.executable, "-c", MEASURED, *map(str, paths)],
-        capture_output=True, text=True, check=True, env=environment,
+        capture_output=True, text=True, check=True, env=os.environ | memory.ENVIRONMENT,
     )  # fmt: skip
     refused, grown = done.stdout.split()
     assert int(refused) == 2 * (len(paths) - 1) and float(grown) < 200

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import memory
 import numpy as np
 import pytest
 
@@ -430,29 +430,29 @@ def test_a_source_without_rows() -> None:
 def grown(steps: int) -> float:
     """Megabytes that a long run adds, measured in a fresh process where nothing is free to use."""
     code = f"""
-import numpy as np, resource
+import numpy as np
 import jboost as jb
 from jboost.driver import run_stream
+from memory import peak
 rng = np.random.default_rng(0)
 def blocks(n, size=65_536):
     for start in range(0, n, size):
         x = rng.normal(size=(min(size, n - start), 3)).astype(np.float32)
         yield x, x.sum(axis=1)
 model = jb.bsgd_wu(20, target_mse=0.2, step_size=0.01)
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 run_stream(model, blocks(65_536)).finish()
 before = peak()
 assert run_stream(model, blocks({steps})).finish().position == {steps}
 print(peak() - before)
 """
-    environment = os.environ | {"PYTHONPATH": str(Path(jb.__file__).parents[1])}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, check=True, capture_output=True
-    )
+        [sys.executable, "-c", code], env=os.environ | memory.ENVIRONMENT, check=True,
+        capture_output=True,
+    )  # fmt: skip
     return float(done.stdout)
 
 
-@pytest.mark.skipif(not hasattr(resource, "RUSAGE_SELF"), reason="the system does not tell")
+@pytest.mark.skipif(not memory.TOLD, reason="the system does not tell")
 @pytest.mark.parametrize("steps", [600_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
 def test_memory_is_constant(steps: int) -> None:
     assert grown(steps) < 100

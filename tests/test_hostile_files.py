@@ -13,7 +13,6 @@ import json
 import os
 import random
 import re
-import resource
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import memory
 import numpy as np
 import pytest
 
@@ -35,6 +35,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 SECONDS, MEGABYTES = 10.0, 200.0  # what is no hang; the summary says what it was
 ROWS = 200
+CORES = "64"  # as Arrow is told: what grows with them must stay within the same line
 PARQUET: dict[str, dict[str, Any]] = {
     "plain": {"compression": "none", "use_dictionary": False, "row_group_size": 70},
     "snappy": {"compression": "snappy", "row_group_size": 70},
@@ -195,10 +196,6 @@ def two_of_one_name() -> bytes:
 # --- the process that reads them ------------------------------------------------------------------
 
 
-def peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def came_to(path: Path, model: Any) -> dict[str, Any]:
     """What a user would meet: the sentence of a refusal, or finite predictions."""
     start = time.process_time()
@@ -224,10 +221,10 @@ def survey(folder: Path) -> None:
     good = sorted(folder.glob("good*"))
     for path in good:
         assert came_to(path, model)["rows"] == ROWS
-    before = peak()
+    before = memory.peak()
     for path in sorted({*folder.iterdir()} - {*good}):
         print(path.name, flush=True)
-        print(json.dumps({**came_to(path, model), "grew": peak() - before}), flush=True)
+        print(json.dumps({**came_to(path, model), "grew": memory.peak() - before}), flush=True)
 
 
 def surveyed(folder: Path, files: Iterable[tuple[str, bytes]], patience: float) -> dict[str, Any]:
@@ -238,10 +235,9 @@ def surveyed(folder: Path, files: Iterable[tuple[str, bytes]], patience: float) 
         (folder / name).write_bytes(content)
     here = Path(__file__)
     code = f"import {here.stem} as here, pathlib; here.survey(pathlib.Path({str(folder)!r}))"
-    path = os.pathsep.join([str(Path(jb.__file__).parents[1]), str(here.parent)])
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", code], capture_output=True, text=True,
-        timeout=patience, env=os.environ | {"PYTHONPATH": path},
+        timeout=patience, env=os.environ | memory.ENVIRONMENT | {"OMP_NUM_THREADS": CORES},
     )  # fmt: skip
     lines = done.stdout.splitlines()
     assert done.returncode == 0, f"{lines[-1:]}: {done.stderr[-2000:]}"
@@ -277,6 +273,29 @@ def test_damaged_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_thousands_of_damaged_files(kind: str, tmp_path: Path) -> None:
     fuzzed([kind], tmp_path, range(1_000, 6_000), patience=3_000)
+
+
+SMALL = """
+import sys
+from jboost.files.sources import read
+from memory import peak
+def rows():
+    return sum(len(d) for _, d in read(sys.argv[1], "y"))
+assert rows() == 200
+before = peak()
+assert sum(rows() for _ in range(400)) == 400 * 200
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(not memory.TOLD, reason="the system does not tell")
+def test_small_files_do_not_fill_the_memory_of_every_core(tmp_path: Path) -> None:
+    (tmp_path / "good").write_bytes(undamaged("csv"))
+    done = subprocess.run(
+        [sys.executable, "-c", SMALL, str(tmp_path / "good")], capture_output=True, text=True,
+        check=True, env=os.environ | memory.ENVIRONMENT | {"OMP_NUM_THREADS": CORES},
+    )  # fmt: skip
+    assert float(done.stdout) < 10
 
 
 def test_files_made_to_do_harm(tmp_path: Path) -> None:

@@ -31,6 +31,9 @@ from jboost.files.pieces import Piece, brief, refuse_short
 
 PIECE = 2**22  # bytes parsed at once
 LONGEST = 2**24  # bytes of one line; more is no text with rows
+# Bytes that threads are worth: each keeps a megabyte or two of what it once read, so that small
+# files read by the thousand would cost as much as there are cores, and are read no faster.
+THREADED = 2**18
 # What Arrow takes for a missing value, and what the public sets use besides.
 MISSING = ("", "#N/A", "#NA", "-NaN", "-nan", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan",
            "null", "none", "?")  # fmt: skip
@@ -221,7 +224,7 @@ class Delimited:
                 read_options=reader.ReadOptions(
                     column_names=self.names,
                     block_size=len(lines.text) + 1,
-                    use_threads=not self.live,
+                    use_threads=not self.live and len(lines.text) >= THREADED,
                 ),
                 parse_options=reader.ParseOptions(delimiter=self._delimiter),
                 convert_options=reader.ConvertOptions(
