@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 TOOLS = ("chex", "hypothesis", "pytest", "pytest-xdist")
+# The golden files are among them; named besides, they would be all that pytest 8.4 runs.
 CORE = ("-m", "core and not slow", "tests")
-GOLDEN = ("tests/test_golden.py",)
 FITTING = {
     "plot": ("tests/test_plots.py",),
     "io": ("tests/test_files.py", "tests/test_sources.py", "tests/test_faults.py"),
@@ -61,7 +61,7 @@ SHORT = (
     f"{LEARNERS}::test_nlms_by_hand",
     f"{LEARNERS}::test_learning_a_sample_brings_its_estimate_closer",
     f"{LEARNERS}::test_forgetting_by_weight_keeps_what_unimportant_samples_do_not_replace",
-    *GOLDEN,
+    "tests/test_golden.py",
 )
 
 
@@ -122,12 +122,12 @@ def matrix(folder: Path, only: str | None) -> list[Row]:
     oldest = sys.version_info[:2] == (3, 11)
     if oldest and only in (None, "oldest"):
         python = environment(folder, "oldest.txt", [".[test-core]"])
-        rows.append(pytest(python, "oldest", (*CORE, *GOLDEN)))
+        rows.append(pytest(python, "oldest", CORE))
     elif not oldest:
         print("oldest: left out, since it has wheels for Python 3.11 only", flush=True)
     if only in (None, "none"):
         python = environment(folder, "constraints.txt", [".", *TOOLS])
-        rows.append(pytest(python, "newest, no extra", (*CORE, *GOLDEN)))
+        rows.append(pytest(python, "newest, no extra", CORE))
     for extra, tests in FITTING.items():
         if only in (None, extra):
             python = environment(folder, "constraints.txt", [f".[{extra}]", *TOOLS])
@@ -137,7 +137,7 @@ def matrix(folder: Path, only: str | None) -> list[Row]:
         every = [test for tests in FITTING.values() for test in tests]
         rows.append(pytest(python, "newest, all extras", ("tests/test_public.py", *every)))
         for name, switch in SWITCHES.items():
-            tests = SHORT if name == "no jit" else (*CORE, *GOLDEN)
+            tests = SHORT if name == "no jit" else CORE
             rows.append(pytest(python, f"newest, {name}", tests, switch))
     return rows
 
