@@ -24,9 +24,21 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+BEGINNINGS = {}  # of the generators that modules of tests draw from
+
+
+@pytest.fixture(autouse=True)
+def same_draws(request):
+    """What a test draws from its module's RNG does not depend on the tests that ran before."""
+    rng = getattr(getattr(request.node, "module", None), "RNG", None)
+    if rng is not None:
+        rng.bit_generator.state = BEGINNINGS.setdefault(id(rng), rng.bit_generator.state)
+
+
 @pytest.fixture
 def x64():
     """float64 for the length of a test."""
+    before = jax.config.jax_enable_x64  # it may be on for all of them
     jax.config.update("jax_enable_x64", True)
     yield
-    jax.config.update("jax_enable_x64", False)
+    jax.config.update("jax_enable_x64", before)
