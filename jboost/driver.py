@@ -265,7 +265,9 @@ class StreamRun:
         state, traces, start = self._front, [], 0
         for length in pieces(block.n, self._call):
             piece = slice(start, start + length)
-            xs, ds = jnp.asarray(block.xs[piece]), jnp.asarray(block.ds[piece])
+            # With their dtype: without it, NaN among them is an error under jax_debug_nans.
+            xs = jnp.asarray(block.xs[piece], block.xs.dtype)
+            ds = jnp.asarray(block.ds[piece], block.ds.dtype)
             # The states between blocks are promised to the caller; those within one are ours.
             ours = bool(traces)
             state, trace = engine.fold(

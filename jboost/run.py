@@ -125,7 +125,7 @@ def mse(model: Learner, xs: Any, ds: Any, key: Any = None) -> Array:
     True
     """
     _, trace = run(model, xs, ds, key)
-    prediction, ds = trace.prediction, jnp.asarray(ds)
+    prediction, ds = trace.prediction, _array("ds", ds, "(T,)")
     if prediction.ndim == 2:
         prediction, ds = prediction.ravel(), ds.ravel()
     error, counted = _squared_errors(prediction, ds)
@@ -156,13 +156,17 @@ def _squared_errors(prediction: Any, ds: Any) -> tuple[Array, Array]:
     prediction = jnp.asarray(prediction)
     if not jnp.issubdtype(prediction.dtype, jnp.floating):
         prediction = prediction.astype(jnp.result_type(float))
-    ds = jnp.asarray(ds)
+    ds = _array("ds", ds, "(T,)")
     if prediction.ndim != 1 or prediction.shape != ds.shape:
         raise ValueError(
             "prediction and ds must both be (T,); "
             f"got prediction {prediction.shape} and ds {ds.shape}"
         )
-    ds = ds.astype(prediction.dtype)
+    return _scored(prediction, _cast(ds, prediction.dtype))
+
+
+@jax.jit  # step by step, |NaN| would be an error under jax_debug_nans
+def _scored(prediction: Array, ds: Array) -> tuple[Array, Array]:
     counted = usable(ds)
     return jnp.square(jnp.where(counted, prediction - jnp.where(counted, ds, 0), 0)), counted
 
@@ -234,8 +238,12 @@ def _stream(xs: Any, ds: Any) -> tuple[Array, Array]:
 
 
 def _cast(array: Any, dtype: Any) -> Array:
-    as_it_is = isinstance(array, jax.Array) and array.dtype == dtype
-    return array if as_it_is else jnp.asarray(array, dtype)
+    if isinstance(array, jax.Array):
+        return array if array.dtype == dtype else array.astype(dtype)
+    # By NumPy: a stream may hold NaN, which a cast of JAX's refuses under jax_debug_nans.
+    with np.errstate(all="ignore"):  # beyond float32 is infinite, and so a sample to skip
+        array = array.astype(dtype, copy=False)
+    return jnp.asarray(array, dtype)
 
 
 def checked(xs: Any, ds: Any, default: Any) -> tuple[Any, Any, Any]:
@@ -279,9 +287,14 @@ def _refuse_bad(model: Learner, xs: Array, ds: Array) -> None:
     """Name the first row that would be skipped."""
     if checks.is_traced(xs) or checks.is_traced(ds):
         return
-    good = np.asarray(jax.vmap(lambda x, d: learns_from(model, x, d))(xs, ds))
+    good = np.asarray(_good(model, xs, ds))
     if not good.all():
         raise bad_rows(xs, ds, ~good)
+
+
+@jax.jit
+def _good(model: Learner, xs: Array, ds: Array) -> Array:
+    return jax.vmap(lambda x, d: learns_from(model, x, d))(xs, ds)
 
 
 def bad_rows(xs: Any, ds: Any, bad: np.ndarray, start: int | None = None) -> ValueError:
@@ -290,7 +303,7 @@ def bad_rows(xs: Any, ds: Any, bad: np.ndarray, start: int | None = None) -> Val
     where = "all" if start is None else "this block"
     return ValueError(
         f"row {(start or 0) + row} of the stream holds NaN, infinity or a number beyond 1e15 "
-        f"(x = {np.asarray(xs[row])}, d = {np.asarray(ds[row])}); {int(bad.sum())} such "
+        f"(x = {np.asarray(xs)[row]}, d = {np.asarray(ds)[row]}); {int(bad.sum())} such "
         f"rows in {where}. Clean them, or pass on_bad='skip' to leave them out"
     )
 

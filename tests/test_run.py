@@ -207,9 +207,10 @@ def test_inside_jit_vmap_and_grad():
 
 def test_dtypes_are_cast_as_documented():
     xs, ds = np.array([[1, 0], [0, 1]]), np.array([True, False])
+    default = jnp.result_type(float)
     for x, d in ((xs, ds), (xs.astype(np.float64), ds.astype(int)), (xs.tolist(), [1, 0])):
-        assert jb.run(jb.SGD(0.1), x, d)[1].prediction.dtype == jnp.float32
-    assert jb.run(jb.SGD(0.1), xs.astype(jnp.bfloat16), ds)[1].prediction.dtype == jnp.float32
+        assert jb.run(jb.SGD(0.1), x, d)[1].prediction.dtype == default
+    assert jb.run(jb.SGD(0.1), xs.astype(jnp.bfloat16), ds)[1].prediction.dtype == default
     _, one = jb.run(jb.SGD(0.1), xs[:1], ds[:1])
     assert one.prediction.tolist() == [0.0]
 
@@ -221,6 +222,24 @@ def test_float64_is_honoured_where_it_is_on(x64):
         jb.run(jb.SGD(0.1), xs.astype(np.float32), ds.astype(np.float32))[1].prediction.dtype
         == jnp.float32
     )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gaps_are_no_errors_where_nan_is_one(dtype):
+    xs, ds = (array.astype(dtype) for array in data(50))  # a length that is not compiled yet
+    xs[7, 0] = ds[5] = np.nan
+    model = jb.SGD(0.1)
+    _, wanted = jb.run(model, xs, ds)
+    with jax.debug_nans(True):
+        _, trace = jb.run(model, xs, ds)
+        (block,) = jb.run_stream(model, [(xs, ds)])
+        error = jb.ase(trace.prediction, ds)[-1]
+        mse = jb.mse(model, xs, ds)
+        with pytest.raises(ValueError, match="row 5 of the stream holds NaN"):
+            jb.run(model, xs, ds, on_bad="raise")
+    np.testing.assert_array_equal(trace.prediction, wanted.prediction)
+    np.testing.assert_array_equal(block.prediction, wanted.prediction)
+    np.testing.assert_allclose(error, mse, rtol=1e-5)
 
 
 X, D = np.ones((4, 2), np.float32), np.ones(4, np.float32)
@@ -253,7 +272,7 @@ RU = jb.bsgd_ru(2, target_mse=0.1, step_size=0.1)
         (lambda: jb.run(RU, X, D, key=jax.random.split(KEY)), ValueError, "one key.*vmap"),
         (lambda: jb.run(RU, X, D, key=KEY, state=()), ValueError, "state does not belong"),
         (
-            lambda: jb.run(jb.SGD(0.1), X, D, state=jb.SGD(0.1).init(3)),
+            lambda: jb.run(jb.SGD(0.1), X, D, state=jb.SGD(0.1).init(3, jnp.float32)),
             ValueError,
             r"state\.w has float32\[3\] where float32\[2\] fits",
         ),
