@@ -55,8 +55,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\njboost: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has left, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()
         return PIPE_CLOSED
+    except OSError as error:  # all others have been made sentences
+        where = error.filename or "standard output"
+        say_error(f"{where} could not be written: {error.strerror or error}")
+        _write_no_more()
+        return FAILED
+
+
+def _write_no_more() -> None:
+    """What is left for standard output would fail again when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:

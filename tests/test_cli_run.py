@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import memory
 import numpy as np
 import pytest
 
@@ -374,6 +375,41 @@ def test_a_full_disk(folder: Path, capsys: Any, monkeypatch: Any) -> None:
     assert len(predicted("o.csv")) == ROWS
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no full disk to try")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("models", "standard output could not be written: No space left on device"),
+        ("run data.csv --target y --model nlms", "standard output could not be written: No space"),
+        ("run data.csv --target y --model nlms --predictions -",
+         "the predictions could not be written to standard output: No space left on device"),
+        ("sweep data.csv --target y --model nlms --grid step_size=0.1,0.2 --table /dev/full",
+         "/dev/full could not be written: No space left on device"),
+    ],
+)  # fmt: skip
+def test_full_standard_output(folder: Path, words: str, message: str) -> None:
+    with open(os.devnull if "/dev/full" in words else "/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "jboost.cli", *words.split()], stdout=full,
+            stderr=subprocess.PIPE, text=True, env=os.environ | memory.ENVIRONMENT,
+        )  # fmt: skip
+    assert done.returncode == 1 and f"jboost: error: {message}" in done.stderr
+    assert "Traceback" not in done.stderr and "ignored" not in done.stderr
+
+
+def test_where_no_checkpoint_can_be(folder: Path, capsys: Any, monkeypatch: Any) -> None:
+    real = os.open
+
+    def refusing(path: Any, *rest: Any) -> int:
+        if str(path).endswith(".lock"):
+            raise OSError(30, "Read-only file system", path)
+        return real(path, *rest)
+
+    monkeypatch.setattr(os, "open", refusing)
+    assert run("data.csv", "--target", "y", *FAST, "--checkpoint", "c") == 1
+    assert capsys.readouterr().err == "jboost: error: c: Read-only file system\n"
+
+
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
@@ -464,7 +500,11 @@ def test_missing_inputs_by_each_policy(folder: Path, capsys: Any) -> None:
     Path("gaps.csv").write_text(csv(40) + ",1,2\n" + csv(5).partition("\n")[2])
     for policy, status, words in [
         ("impute", 0, "46 rows;"),
-        ("skip", 0, "46 rows, 1 of them nothing was learned from"),
+        (
+            "skip",
+            0,
+            "46 rows, 1 of them nothing was learned from, 1 without an answer or an input;",
+        ),
         ("raise", 3, "gaps.csv, line 42: the value of 'a' is missing"),
     ]:
         assert run("gaps.csv", "--target", "y", *FAST, "--missing", policy) == status
@@ -531,6 +571,10 @@ def test_sweep_finds_what_single_runs_find(folder: Path, capsys: Any) -> None:
     ]:
         assert main(["sweep", "data.csv", "--target", "y", *FAST, *words]) == status
         assert message in capsys.readouterr().err
+    before = Path("data.csv").read_bytes()
+    assert main(["sweep", "data.csv", "--target", "y", *FAST, *grid, "--table", "data.csv"]) == 2
+    assert "data.csv is the file to learn; write to another" in capsys.readouterr().err
+    assert Path("data.csv").read_bytes() == before
 
 
 def test_the_account_does_not_depend_on_the_blocks() -> None:

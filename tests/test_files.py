@@ -144,6 +144,38 @@ def test_a_bad_file_is_one_sentence_with_the_line(
     assert said.startswith(str(path)) and "\n" not in said and len(said) < len(str(path)) + 250
 
 
+@pytest.mark.parametrize(
+    ("text", "decimal", "message"),
+    [
+        ("a;b;y\n1;0,5;3\n1;0,25;4\n", ".", "line 2: '0,5' in the column 'b' would be a number "
+         "if a comma stood before decimals; name the decimal sign, or correct it, drop the col"),
+        ("a;b;y\n1;0.5;3\n1;0.25;4\n", ",", "line 2: '0.5' .* if a point stood before"),
+        ("a;b;y\n1;1;3,5\n1;2;4,5\n", ".", "'3,5' in the column 'y' .* sign, or correct it$"),
+        ("a;b;y\n1;0,5;3\n1;0,25;4\n1;x;4\n", ",", "line 4: 'x' is not a number, but most of"),
+        ("a;b;y\n" + "1;0,5;3\n" * 20 + "1;0.5;3\n", ",", "line 22: '0.5' .* is not a number"),
+    ],
+)  # fmt: skip
+def test_another_decimal_sign_makes_no_category(
+    tmp_path: Path, small_pieces: None, text: str, decimal: str, message: str
+) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(DataError, match=message):
+        list(sources.read(path, "y", delimiter=";", decimal=decimal))
+
+
+def test_a_column_of_text_with_signs_is_a_category(tmp_path: Path) -> None:
+    path = write(tmp_path, "a;b;y\n1;x,5;3\n1;7,5;4\n1;y;5\n")
+    assert sources.read(path, "y", delimiter=";", buckets=2).columns.names == ["a", "b#0", "b#1"]
+    path = write(tmp_path, "a;b;y\n1;0,5;3\n")
+    assert sources.read(path, "y", delimiter=";", category=["b"], buckets=2).columns.width == 3
+
+
+def test_a_target_is_no_category(tmp_path: Path, small_pieces: None) -> None:
+    for text in ("a,y\n1,2\n1,3\n1,x\n", "a,y\n" + "1,2\n" * 40 + "1,x\n"):
+        with pytest.raises(DataError, match=r"'x' .*; correct it$"):
+            list(sources.read(write(tmp_path, text), "y"))
+
+
 def test_what_came_before_a_bad_line_is_handed_on(tmp_path: Path, small_pieces: None) -> None:
     source = sources.read(write(tmp_path, as_csv(numbers(50)) + "1,2\n"), "y")
     seen = 0
@@ -201,6 +233,7 @@ def test_tabs_are_the_delimiter_of_a_tsv(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"delimiter": "::"}, "delimiter must be one character; got '::'"),
+        ({"decimal": "::"}, "decimal must be one character; got '::'"),
         ({"encoding": "utf-16"}, "extends ASCII; got 'utf-16'"),
         ({"encoding": "klingon"}, "Python knows; got 'klingon'"),
         ({"missing": "ignore"}, "missing must be one of 'keep', 'skip', 'raise'"),

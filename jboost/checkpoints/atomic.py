@@ -98,7 +98,10 @@ def owning(path: PathLike) -> Iterator[None]:
     folder, name = os.path.split(os.path.realpath(path))
     lock = os.path.join(folder, f".jboost-{_digest(name)}.lock")
     while True:
-        claim = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            claim = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:  # named after what was asked for
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from None
         try:
             fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_still(claim, lock):

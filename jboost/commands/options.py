@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -118,6 +119,13 @@ def source_of(args: argparse.Namespace, columns: Any = None, missing: str | None
     policy = POLICIES[missing or args.missing or "impute"]
     with reading(args.file):
         return sources.read(args.file, **chosen, missing=policy, **given)
+
+
+def refuse_own(file: str, *outputs: Any) -> None:
+    """The file that is read must not be written to."""
+    for path in outputs:
+        if path and os.path.exists(path) and os.path.exists(file) and os.path.samefile(path, file):
+            raise CommandError(f"{path} is the file to learn; write to another", WRONG_USAGE)
 
 
 @contextmanager

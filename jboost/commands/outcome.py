@@ -140,8 +140,13 @@ def summary(done: Outcome) -> str:
     if done.skipped:
         parts.append(f"{done.skipped:,} of them nothing was learned from")
     if unanswered:
-        parts.append(f"{unanswered:,} without an answer")
+        parts.append(f"{unanswered:,} {_unscored(done)}")
     return ", ".join(parts)
+
+
+def _unscored(done: Outcome) -> str:
+    """What the rows lack that do not count."""
+    return "without an answer" if done.missing != "skip" else "without an answer or an input"
 
 
 def held(bands: Bands) -> str:
@@ -281,7 +286,7 @@ def _data(done: Outcome) -> dict[str, Any]:
         "inputs": ", ".join(map(str, done.columns.inputs)),
         "rows": f"{done.rows:,}",
         "nothing learned from": f"{done.skipped:,}",
-        "without an answer": f"{done.rows - done.tally.scored:,}",
+        _unscored(done): f"{done.rows - done.tally.scored:,}",
         "missing inputs": policies[done.missing],
     }
 

@@ -115,10 +115,7 @@ def run(args: argparse.Namespace) -> int:
     if args.checkpoint is not None and args.checkpoint.exists() and not args.resume:
         advice = "pass --resume to go on from it, or another name"
         raise CommandError(f"{args.checkpoint} exists already; {advice}", WRONG_USAGE)
-    outputs = (args.checkpoint, args.predictions, args.plot, args.report)
-    same = next((path for path in outputs if path and _is(path, args.file)), None)
-    if same is not None:
-        raise CommandError(f"{same} is the file to learn; write to another", WRONG_USAGE)
+    options.refuse_own(args.file, args.checkpoint, args.predictions, args.plot, args.report)
     kept = _kept(args) if args.resume else None
     missing = kept.missing if kept else args.missing or "impute"
     name, model = _named(args, kept, missing)
@@ -149,11 +146,6 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(f"{args.file} has no rows", BAD_DATA)
     outcome.show(done, apart=args.predictions == "-")
     return outcome.write(done, args.plot, args.report)
-
-
-def _is(path: Any, file: str) -> bool:
-    """Whether two names are of one file."""
-    return os.path.exists(path) and os.path.exists(file) and os.path.samefile(path, file)
 
 
 def _kept(args: argparse.Namespace) -> _Kept | None:
@@ -296,8 +288,9 @@ def _writing(path: Any) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
+        where = "standard output" if path == "-" else path
         reason = error.strerror or error
-        raise CommandError(f"the predictions could not be written to {path}: {reason}") from None
+        raise CommandError(f"the predictions could not be written to {where}: {reason}") from None
 
 
 def _notes(error: BaseException) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+from pathlib import Path
 from typing import Any
 
 from jboost.commands import options
@@ -69,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
     from jboost import catalogue
     from jboost.sweeps.sweep import sweep
 
+    options.refuse_own(args.file, args.table, args.plot)
     name = options.model_of(args)
     fixed = options.settings(args, name)
     source = options.source_of(args)
@@ -92,19 +94,30 @@ def run(args: argparse.Namespace) -> int:
     print(f"{len(ds):,} rows of {args.file}\n\n{table}\n")
     words = " ".join(f"--set {name}={value}" for name, value in table.best().items())
     print(f"best: {words} (MSE {np.nanmin(table.mean()):.6g})")
-    try:
-        if args.table is not None:
-            args.table.write_text(_csv(table))
-        if args.plot is not None:
-            from jboost.reports import plots
-
-            plots.save(table.plot().figure, args.plot)
-    except OSError as error:
-        reason = error.strerror or error
-        raise CommandError(
-            f"{error.filename or args.plot} could not be written: {reason}"
-        ) from None
+    for path, write in ((args.table, _write_table), (args.plot, _write_picture)):
+        try:
+            if path is not None:
+                write(table, path)
+        except OSError as error:
+            reason = error.strerror or error
+            raise CommandError(f"{path} could not be written: {reason}") from None
     return DONE
+
+
+def _write_table(table: Any, path: Path) -> None:
+    from jboost.checkpoints.atomic import replacing
+
+    if path.exists() and not path.is_file():  # a pipe or a terminal
+        path.write_text(_csv(table))
+        return
+    with replacing(path) as file:
+        file.write(_csv(table).encode())
+
+
+def _write_picture(table: Any, path: Path) -> None:
+    from jboost.reports import plots
+
+    plots.save(table.plot().figure, path)
 
 
 def _csv(table: Any) -> str:

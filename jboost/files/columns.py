@@ -19,7 +19,7 @@ from __future__ import annotations
 import collections
 import difflib
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -152,6 +152,7 @@ def choose(
     category: Collection[str] = (),
     ordinal: Mapping[str, Sequence[str]] | None = None,
     buckets: int = BUCKETS,
+    decimal: str | None = None,
 ) -> Columns:
     """Decide from the first rows of a table, an Arrow one, what its columns are.
 
@@ -163,6 +164,7 @@ def choose(
       category: columns to hash although they look like numbers.
       ordinal: for columns with an order, their values from the lowest to the highest.
       buckets: how many columns a hashed one becomes, at least 2.
+      decimal: what stands before decimals, where the table was read from text.
     """
     buckets = checks.whole("buckets", buckets, at_least=2)
     ordinal = dict(ordinal or {})
@@ -179,7 +181,7 @@ def choose(
         else:
             kind = _kind(name, table.schema.field(name).type, label)
             if kind == "hashed":
-                _refuse_numbers(name, table.column(name))
+                _refuse_numbers(name, table.column(name), decimal, name == target)
             column = Column(name, kind, buckets=buckets if kind == "hashed" else 0)
         if name != target:
             inputs.append(column)
@@ -211,7 +213,7 @@ def refuse_twice(names: Sequence[str], label: str) -> None:
 
 
 def text_types(columns: Columns) -> dict[str, Any]:
-    """What the columns of a text file are read as."""
+    """What the columns of a text file are read as, the target the last of them."""
     pa = extras.need("pyarrow", "io")
     of_kind = {"number": pa.float64(), "boolean": pa.bool_()}
     types = {column.name: of_kind.get(column.kind, pa.string()) for column in columns.inputs}
@@ -282,28 +284,50 @@ def holds_text(of: Any) -> bool:
     return types.is_string(of) or types.is_large_string(of) or types.is_string_view(of)
 
 
-def _refuse_numbers(name: str, values: Any) -> None:
+def _refuse_numbers(name: str, values: Any, decimal: str | None, target: bool) -> None:
     """A column of text that is mostly numbers has a mistake in it, and is no category."""
     codes, texts = _encoded(values)
-    known = [text is not None for text in texts]
-    odd = [text is not None and not is_number(text) for text in texts]
-    rows = np.flatnonzero(np.array([*odd, False])[codes])
-    if 0 < 2 * len(rows) < np.array([*known, False])[codes].sum():
-        row = int(rows[0])
-        text = texts[codes[row]]
+    known = np.array([*(text is not None for text in texts), False])[codes]
+
+    def rows(are: Callable[[str], bool]) -> np.ndarray:
+        return np.flatnonzero(np.array([*(t is not None and are(t) for t in texts), False])[codes])
+
+    odd = rows(lambda text: not is_number(text, decimal or "."))
+    if 0 < 2 * len(odd) < known.sum():
+        row = int(odd[0])
         raise DataError(
-            f"{text!r:.60} is not a number, but most of the column {name!r} are; correct it, drop "
-            "the column or declare it a category",
+            f"{texts[codes[row]]!r:.60} is not a number, but most of the column {name!r} are; "
+            f"{advice(target)}",
+            row,
+        )
+    other = {".": ",", ",": "."}.get(decimal or "")
+    if other is None:
+        return
+    also = rows(lambda text: other in text and is_number(text, other))
+    if 2 * len(also) > known.sum():
+        row, sign = int(also[0]), {",": "a comma", ".": "a point"}[other]
+        raise DataError(
+            f"{texts[codes[row]]!r:.60} in the column {name!r} would be a number if {sign} stood "
+            f"before decimals; name the decimal sign, or {advice(target)}",
             row,
         )
 
 
-def is_number(text: str) -> bool:
-    """Whether a text reads as a real number.
+def advice(target: bool) -> str:
+    """What can be done about a text among numbers: not all of it where it is to be predicted."""
+    return "correct it" if target else "correct it, drop the column or declare it a category"
+
+
+def is_number(text: str, decimal: str = ".") -> bool:
+    """Whether a text reads as a real number, with that sign before decimals.
 
     >>> is_number(" 1e3 "), is_number("nan"), is_number("1_000"), is_number("12 km")
     (True, True, False, False)
+    >>> is_number("1,5", ","), is_number("1.5", ","), is_number("1,5")
+    (True, False, False)
     """
+    if decimal != ".":
+        text = text.replace(".", "_").replace(decimal, ".")
     try:
         float(text)
     except ValueError:

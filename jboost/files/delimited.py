@@ -22,6 +22,7 @@ from jboost.files.columns import (
     MOST,
     Columns,
     DataError,
+    advice,
     find,
     is_number,
     refuse_twice,
@@ -75,11 +76,12 @@ class Delimited:
         self.label = "standard input" if self.live else self._path
         tabs = self._path.removesuffix(".gz").endswith((".tsv", ".tab"))
         self._delimiter = delimiter or ("\t" if tabs else ",")
-        self._decimal = decimal or "."
+        self.decimal = decimal or "."
         self._encoding = _encoding(encoding)
         self._header = header is not False
-        if len(self._delimiter) != 1:
-            raise ValueError(f"delimiter must be one character; got {delimiter!r}")
+        for name, sign in (("delimiter", self._delimiter), ("decimal", self.decimal)):
+            if len(sign) != 1:
+                raise ValueError(f"{name} must be one character; got {sign!r}")
         self.names, self._pieces = self._open()
         first = next(self._pieces, None)
         if first is None:
@@ -232,7 +234,7 @@ class Delimited:
                     include_columns=names,
                     null_values=MISSING,
                     strings_can_be_null=True,
-                    decimal_point=self._decimal,
+                    decimal_point=self.decimal,
                 ),
             )
         except pa.ArrowInvalid as error:
@@ -247,6 +249,7 @@ class Delimited:
         wanted = {pa.float64(): "a number", pa.bool_(): "true or false"}
         places = {name: place for place, name in enumerate(self.names)}
         read = [(places[name], name, wanted.get(of)) for name, of in types.items()]
+        *_, target = None, *types
         for number, line in enumerate(lines.text.split(b"\n"), start=lines.number):
             here = f"{self.label}, line {number}"
             line = line.removesuffix(b"\r")
@@ -266,7 +269,7 @@ class Delimited:
                 if what and not self._reads_as(fields[place], what):
                     return DataError(
                         f"{here}: {fields[place]!r:.60} in the column {name!r} is not {what}; "
-                        "correct it, drop the column or declare it a category"
+                        f"{advice(name == target)}"
                     )
         return DataError(f"{self.label}, from line {lines.number} on: {brief(reason)}")
 
@@ -274,7 +277,7 @@ class Delimited:
         if field in MISSING:
             return True
         if what == "a number":
-            return is_number(field.replace(self._decimal, "."))
+            return is_number(field, self.decimal)
         return field.lower() in ("true", "false", "0", "1")
 
 

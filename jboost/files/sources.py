@@ -93,6 +93,7 @@ def read(
         first = reader.sample()
         try:
             name = checks.instance("target", target, str, "the name of a column")
+            chosen |= {"decimal": getattr(reader, "decimal", None)}  # of text only
             columns = choose(first.table, name, label=reader.label, buckets=buckets, **chosen)
         except DataError as error:
             raise _placed(error, first.where) from None
