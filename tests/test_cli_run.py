@@ -488,6 +488,14 @@ def test_a_checkpoint_of_another_run_is_refused(folder: Path, capsys: Any) -> No
     assert "bare was not written by jboost run" in capsys.readouterr().err
 
 
+def test_a_column_that_is_never_used_is_named(folder: Path, capsys: Any) -> None:
+    """Nanoseconds since 1970 are numbers, but beyond those that are."""
+    rows = [f"{i % 7},{1_700_000_000_000_000_000 + i},{i % 3}" for i in range(50)]
+    Path("when.csv").write_text("\n".join(["y,when,a", *rows]))
+    assert run("when.csv", "--target", "y", *FAST) == 0
+    assert "50 rows, no number that can be used (below 1e15) in 'when'" in capsys.readouterr().out
+
+
 def test_a_model_that_does_not_fit_is_refused_at_once(folder: Path, capsys: Any) -> None:
     Path("wide.csv").write_text(
         ",".join(f"c{i}" for i in range(4_000)) + ",y\n" + "text," * 4_000 + "1"

@@ -10,16 +10,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from jboost import __version__
 from jboost.commands.terminal import DONE, CommandError, say_error
 from jboost.files.columns import Columns
+from jboost.numerics import LARGEST
 from jboost.reports.tally import Tally
 from jboost.reports.watch import Bands, Learners, Watch
 
 
 @dataclass
 class Outcome:
-    """A run as far as it has come; ``bands`` where it has intervals, ``learners`` if watched."""
+    """A run as far as it has come; ``bands`` where it has intervals, ``learners`` if watched.
+
+    ``unused`` are the columns of a run from the first row that had no usable number so far.
+    """
 
     file: str
     name: str
@@ -31,11 +37,20 @@ class Outcome:
     tally: Tally = field(init=False)
     bands: Bands | None = None
     learners: Learners | None = None
+    unused: list[int] = field(default_factory=list)
     _before: int = 0
     _began: float = 0.0
 
     def __post_init__(self) -> None:
         self.tally = Tally(self.name)
+
+    def look(self, start: int, x: Any) -> None:
+        """See which columns of a block, from row ``start`` on, have usable numbers."""
+        if start == 0:
+            self.unused = [*range(x.shape[1])]
+        if self.unused:
+            some = (np.abs(x[:, self.unused]) < LARGEST).any(axis=0)
+            self.unused = [i for i, used in zip(self.unused, some, strict=True) if not used]
 
     def begin(self, position: int, watched: Watch) -> None:
         """Start the clock; the rows so far were learned by an earlier run."""
@@ -141,6 +156,9 @@ def summary(done: Outcome) -> str:
         parts.append(f"{done.skipped:,} of them nothing was learned from")
     if unanswered:
         parts.append(f"{unanswered:,} {_unscored(done)}")
+    if done.unused:
+        names = ", ".join(repr(done.columns.names[i]) for i in done.unused)
+        parts.append(f"no number that can be used (below 1e15) in {names:.200}")
     return ", ".join(parts)
 
 

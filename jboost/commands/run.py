@@ -214,7 +214,7 @@ def _learn(
     with contextlib.ExitStack() as stack:
         progress = stack.enter_context(Progress((0.2, 10.0)))
         watched = Watch.for_model(done.model, learners=bool(args.plot or args.report))
-        stream = stack.enter_context(_stream(args, source, answers, kept, done.model, watched))
+        stream = stack.enter_context(_stream(args, source, answers, kept, done, watched))
         if stream.extra != (kept.own if kept else {}):  # between our reading it and our claim
             raise CommandError(f"{args.checkpoint} was written by another process; start again")
         out = stack.enter_context(_predictions(args, kept, stream.position, watched.intervals))
@@ -238,7 +238,12 @@ def _learn(
 
 
 def _stream(
-    args: argparse.Namespace, source: Any, answers: Any, kept: _Kept | None, model: Any, watch: Any
+    args: argparse.Namespace,
+    source: Any,
+    answers: Any,
+    kept: _Kept | None,
+    done: outcome.Outcome,
+    watch: Any,
 ) -> Any:
     """The run over the source; the answers of its blocks are put aside for whoever counts them."""
     import jax
@@ -250,10 +255,12 @@ def _stream(
         with options.reading(args.file):
             for x, d in source(position):
                 if len(d):
+                    done.look(position, x)
                     answers.append(d)
                     yield x, d
+                    position += len(d)
 
-    given = args.seed is not None or kept is None
+    model, given = done.model, args.seed is not None or kept is None
     key = jax.random.key(args.seed or 0) if model.needs_key and given else None
     every = args.every or (1024 if source.live else 16)
     keeps: Any = {"checkpoint": args.checkpoint, "every": every, "resume": args.resume}
