@@ -54,7 +54,8 @@ def test_slopes_that_change_without_a_change_of_level_are_found():
     d = np.sign(x[:, 2]) * x[:, 0]
     state, trace = jb.run(TREE, x, d)
     assert int(state.choice[1]) // TREE.cuts in (0, 2)
-    assert np.mean((trace.prediction - d)[-500:] ** 2) < 0.2 * np.mean(d**2)
+    # Of eight seeds .09 to .24: a split at x₀ gains as much evidence and explains less.
+    assert np.mean((trace.prediction - d)[-500:] ** 2) < 0.25 * np.mean(d**2)
 
 
 @pytest.mark.parametrize(
@@ -94,16 +95,69 @@ def test_real_streams_gain(name, times):
 
 
 @pytest.mark.slow
-def test_inputs_that_do_not_matter_cost_at_most_half():
+@pytest.mark.parametrize(
+    "kind",
+    [
+        lambda a, b, c: np.where(a > 0.2, b, -c),
+        lambda a, b, c: a * b + c,
+        lambda a, b, c: np.maximum(a, np.maximum(b, c)),
+    ],
+    ids=["where", "product", "largest"],
+)
+def test_inputs_that_do_not_matter_cost_at_most_half(kind):
     wide, narrow = [], []
     for seed in range(2):
         x, rng = uniform(8192, 32, seed)
         three = x[:, [3, 17, 29]]
-        a, b, c = three.T
-        d = np.where(a > 0.2, b, -c) + 0.1 * rng.normal(size=len(x))
+        d = kind(*three.T) + 0.1 * rng.normal(size=len(x))
         wide.append(mse(PiecewiseLinear(3), x, d))
         narrow.append(mse(PiecewiseLinear(3), three, d))
     assert np.mean(wide) < 1.5 * np.mean(narrow)
+
+
+def test_regions_learn_in_any_units():
+    """Their inputs are standardised: only the root's ridge, here of no effect, knows the units."""
+    x, rng = uniform(seed=2)
+    d = np.where(x[:, 1] > 0.25, x[:, 0], -x[:, 2]) + 0.1 * rng.normal(size=T)
+    model = PiecewiseLinear(3, jb.Newton(ridge=1e-4))
+    other = x * np.float32([1 / 32, 1, 1])
+    plain = mse(model, x, d, last=2000)
+    assert mse(model, other, d, last=2000) == pytest.approx(plain, rel=0.01)
+
+
+def test_the_noise_in_the_slopes_of_a_split_root_is_not_in_the_estimate():
+    """4|x₀|: no line follows it, and 32 slopes of one would add a fiftieth of its error, .03.
+
+    A draw whose cut, .07, is near the kink; elsewhere what the cut misses hides the noise.
+    """
+    x, rng = uniform(width=32)
+    d = 4 * np.abs(x[:, 0]) + 0.1 * rng.normal(size=T)
+    model = PiecewiseLinear(1)
+    assert mse(model, x, d, last=1000) < 1.2 * mse(model, x[:, :1], d, last=1000)
+
+
+@pytest.mark.parametrize("learner", [jb.NLMS(1.0), jb.Newton(0.5)])
+def test_learners_of_a_path_do_not_overshoot_together(learner):
+    """Each takes most of an error it meets: at once they would take it several times."""
+    x, _ = uniform(1500, 2)
+    d = np.sign(x[:, 0]) + np.abs(x[:, 1])
+    model = PiecewiseLinear(5, learner, evidence=0.0, cuts=3, grace=5)
+    state, _ = jb.run(model, x, d, KEY)
+    assert len(inputs_split(state, 3)) > 7
+    assert mse(model, x, d, last=500) < 0.75 * mse(learner, x, d, last=500)
+
+
+def test_as_many_samples_as_inputs_do_not_raise_the_error():
+    """Least squares through every sample has its largest error there; held slopes have not."""
+    peaks = {}
+    for name, model in (("tree", PiecewiseLinear(1)), ("line", jb.Newton())):
+        errors = []
+        for seed in range(8):
+            x, rng = uniform(48, 32, seed)
+            d = x[:, 3] + 0.3 * rng.normal(size=len(x))
+            errors.append(mse(model, x, d, last=24))
+        peaks[name] = np.mean(errors)
+    assert peaks["tree"] < 0.6 * peaks["line"]
 
 
 def test_a_stream_that_changes_is_followed():
@@ -199,7 +253,7 @@ def test_outliers_do_not_move_the_tree():
     d[rng.random(T) < 0.01] += 1e4  # one in a hundred is damaged
     state, _ = jb.run(PiecewiseLinear(1, jb.SGD(1e-3)), x, np.float32(d), KEY)
     assert inputs_split(state) == []
-    assert float(state.mean) < 100
+    assert float(np.max(state.error)) < 200  # the damage is 1e4, and on average 100
 
 
 @pytest.mark.slow

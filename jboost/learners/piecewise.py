@@ -2,14 +2,14 @@
 
 | letter | name       | meaning                                                        |
 |--------|------------|----------------------------------------------------------------|
-| f_k    |            | the estimate of the k-th node on the path of x; f_0 is a mean  |
+| f_k    |            | the estimate of the k-th node on the path of x                 |
 | g_k    |            | the estimate of what lies below: node k, mixed with its subtree |
 | w_k    |            | the share of the subtree, σ(odds)                              |
 | n      | `mass`     | how much a node has learned from                               |
 | ε      | `error`    | the mean absolute error of f_k over the last WINDOW samples    |
 
 Nodes are numbered as in a heap: 1 is the root, 2i and 2i + 1 the children of i; 0, above the root,
-is the mean of the targets so far. All arrays are as large as the whole tree from the start.
+has a learner whose slopes are held small. All arrays are as large as the whole tree from the start.
 """
 
 from __future__ import annotations
@@ -43,56 +43,79 @@ class TreeState(NamedTuple):
     """Arrays by node: N = 2^(depth + 1) of them, of which the first N/2 may be split."""
 
     learners: State  # (N, …)
-    mean: Array  # of the targets: f_0
     mass: Array  # (N,)
     error: Array  # (N,)
     choice: Array  # (N/2,) which cut a node is split at, input · cuts + number; −1: it is a leaf
     threshold: Array  # (N/2,) where it is split: x > threshold goes right
-    scale: Array  # (N/2, r) what its children's inputs are multiplied by
+    centre: Array  # (N/2, r) what is taken from its children's inputs, and
+    scale: Array  # (N/2, r) what they are then multiplied by
     odds: Array  # (N/2,) for what lies below a node, in nats
     search: splits.Search  # (N/2, …)
 
 
 class _Look(NamedTuple):
-    """The path of one input, from the mean at 0 to depth + 1."""
+    """The path of one input, from 0, above the root, to depth + 1."""
 
     nodes: Array
     active: Array  # whether the tree has grown that far
-    inputs: Array  # (depth + 1, r + 1) what the learners of the path see, from the root on
+    inputs: Array  # (depth + 2, r + 1) what the learners of the path see
     rows: State
     f: Array
     below: Array  # g_1 … g_(depth+1)
     estimate: Array  # g_0
+    w: Array  # the shares w_0 … w_depth
+    limit: Array  # of the corrections
 
 
 @model
 class PiecewiseLinear(Around):
     """Regions of a binary tree over the inputs, split online where that helps, a learner in each.
 
-    A node's learner sees (s∘x, 1) and learns what its parent leaves, so that a new region starts
-    as its parent and pays only for what is different in it:
+    A node's learner corrects its parent, so that a new region starts as its parent and pays only
+    for what is different in it. With z = (x − μ)/ς, standardised by the samples of the parent,
 
-        f_1 = h_1(x, 1),    f_k = f_(k−1) + clip(h_k(s∘x, 1), ±3σ_(k−1))
+        f_1 = h_1(x, 1),    f_k = f_(k−1) + clip(h_k(s∘z, 1), ±3σ_(k−1))
 
-    All nodes on the path of x learn. The estimate mixes them as context trees do, each node with
-    its subtree by odds that are the faded gain, in nats, of the one over the other:
+    The estimate mixes them as context trees do, each node with its subtree by odds that are the
+    faded gain, in nats, of the one over the other:
 
         g_k = f_k + w_k (g_(k+1) − f_k),    w_k = 1/(1 + exp(−l_k)),
         l_k ← 0.99 l_k + ½ ((d − f_k)² − (d − g_(k+1))²)/σ_k²
 
-    so that a split that does not help, or no longer does, costs little. A leaf is split, for good,
-    at the best of the quantiles of its own samples once a change of slope or level there gains
-    more than ``evidence`` nats beyond the logarithm of the number of places looked at (see
-    :mod:`jboost.learners.splits`); s, in [0.03, 1], is small for inputs whose slope did not change.
+    so that a split that does not help, or no longer does, costs little. All nodes on the path of x
+    learn, the deepest first, each what its parent and its subtree leave (backfitting):
+
+        h_k learns d − f_(k−1) − (g_k − f_k)
+
+    where g_k − f_k is by the learners below as they are after this sample. So the error of a node
+    that is split is that of the estimate and no longer its own: a root that cannot follow d with
+    an error of σ² would go on to add σ² r/n by the noise in its slopes, most of it in inputs that
+    do not matter and that its children are not to look at. A subtree of a small share leaves nearly
+    all of d, and as each learner meets what the one below did not take, they do not overshoot.
+
+    Above the root is f_0 = h_0(0.03 x, 1), with which the tree is mixed like a node with its
+    subtree: by the default ridge of 0.01 a line whose slopes are drawn to zero by as much as 11
+    samples of unit power. It is better while there are about as many samples as inputs, where
+    least squares passes through every sample, noise included.
+
+    A leaf is split, for good, at the best of the quantiles of its own samples once a change of
+    slope or level there gains more than ``evidence`` nats beyond the logarithm of the number of
+    places looked at (see :mod:`jboost.learners.splits`); s, in [0.03, 1], is small for inputs whose
+    slope did not change.
 
     Every region has a level of its own, so x needs no constant for that. A sample's mass is its
     weight, at most 1. With r inputs and C cuts a step costs O(depth) updates of the learner and
     O(r² C) for the search, and the state holds 2^depth (2r² + O(r² C)) numbers.
 
     On the first 8,192 samples of two real sets, scaled to [−1, 1], the mean squared error at depth
-    5 is .081 on puma8nh (a linear learner with a constant: .136) and .0027 on mv (.041).
-    A linear stream costs up to 3 % more than its learner alone. Splits are not taken back: after a
-    change of the stream the regions learn anew, and only what lies below the leaves can be split.
+    5 is .081 on puma8nh (a linear learner with a constant: .136) and .0023 on mv (.041). A linear
+    stream costs up to 3 % more than its learner alone. Splits are not taken back: after a change of
+    the stream the regions learn anew, and only what lies below the leaves can be split.
+
+    What 29 inputs that do not matter add to the error of a tree that has only the three that do,
+    over 8,192 samples of 14 kinds of streams, uniform and normal: at depth 3 15 % on average and
+    up to 55 % (normal inputs: a hinge, |x₁ − x₂|), at depth 5 31 % and up to 78 % (the hinge); over
+    4,096 samples at depth 3 37 % and up to 95 %. One stream may be far from the mean of its kind.
 
     Stability: that of the learner; what the tree adds is bounded by 3σ of the errors a level.
 
@@ -154,11 +177,11 @@ class PiecewiseLinear(Around):
         search = splits.start(num_features, self.cuts, dtype)
         return TreeState(
             learners=jax.vmap(make, axis_size=N)(keys),
-            mean=jnp.zeros((), dtype),
             mass=jnp.zeros(N, dtype),
             error=jnp.zeros(N, dtype),
             choice=jnp.full(N // 2, -1, jnp.int32),
             threshold=jnp.zeros(N // 2, dtype),
+            centre=jnp.zeros((N // 2, num_features), dtype),
             scale=jnp.ones((N // 2, num_features), dtype),
             odds=jnp.zeros(N // 2, dtype),
             search=jax.tree.map(lambda a: jnp.broadcast_to(a, (N // 2, *a.shape)), search),
@@ -185,7 +208,7 @@ class PiecewiseLinear(Around):
     def info(self, state: TreeState, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
         """region: the number of the leaf that x is in; regions: how many leaves there are."""
         del d, key
-        nodes, active = self._path(state, known(x, state.mean.dtype))
+        nodes, active = self._path(state, known(x, state.mass.dtype))
         leaf = jnp.sum(active.astype(jnp.int32)) - 1
         return {"region": nodes[leaf], "regions": 1 + jnp.sum(state.choice >= 0, dtype=jnp.int32)}
 
@@ -207,27 +230,28 @@ class PiecewiseLinear(Around):
         return jnp.stack(nodes), jnp.stack(active)
 
     def _look(self, state: TreeState, x: Any) -> _Look:
-        dtype = state.mean.dtype
+        dtype = state.mass.dtype
         x = jnp.asarray(x, dtype)
         nodes, active = self._path(state, known(x, dtype))
         above = nodes[:-1]
-        scaled = state.scale[above] * x[None, :]
-        inputs = jnp.concatenate([scaled, jnp.ones((self.depth + 1, 1), dtype)], axis=1)
-        rows = jax.tree.map(lambda a: a[nodes[1:]], state.learners)
+        scaled = state.scale[above] * (x[None, :] - state.centre[above])
+        scaled = jnp.concatenate([splits.FLOOR * x[None, :], scaled])
+        inputs = jnp.concatenate([scaled, jnp.ones((self.depth + 2, 1), dtype)], axis=1)
+        rows = jax.tree.map(lambda a: a[nodes], state.learners)
         h = jax.vmap(self.learner.predict)(rows, inputs)
         limit = REACH * splits.SIGMA * state.error[above]
-        correction = jnp.concatenate([h[:1], jnp.clip(h[1:], -limit[1:], limit[1:])])
+        correction = jnp.concatenate([h[1:2], jnp.clip(h[2:], -limit[1:], limit[1:])])
         f = jnp.cumsum(jnp.where(active[1:], correction, 0))
-        f = jnp.concatenate([state.mean[None], f])
+        f = jnp.concatenate([h[:1], f])
         w = jnp.where(active[1:], jax.nn.sigmoid(state.odds[above]), 0)
         below, estimate = [], f[-1]
         for k in reversed(range(self.depth + 1)):
             below.append(estimate)
             estimate = f[k] + w[k] * (estimate - f[k])
-        return _Look(nodes, active, inputs, rows, f, jnp.stack(below[::-1]), estimate)
+        return _Look(nodes, active, inputs, rows, f, jnp.stack(below[::-1]), estimate, w, limit)
 
     def _update_once(self, state: TreeState, x: Any, d: Any, weight: Number, key: Any) -> TreeState:
-        dtype = state.mean.dtype
+        dtype = state.mass.dtype
         x, d, weight = (jnp.asarray(a, dtype) for a in (x, d, weight))
         ok = usable(d) & (weight > 0)
         if not self.takes_missing:
@@ -243,7 +267,6 @@ class PiecewiseLinear(Around):
         limit = jnp.where(n > EARLY, RARE * error, jnp.inf)
         share = m / jnp.maximum(jnp.minimum(n + m, WINDOW), SMALLEST)
         size = jnp.minimum(jnp.abs(e), limit)
-        mean = state.mean + share[0] * jnp.clip(e[0], -limit[0], limit[0])
 
         unit = jnp.where(error > 0, 1 / jnp.maximum(splits.SIGMA * error, SMALLEST), 0)
         # Clipped before they are squared: the difference of two overflows would be NaN.
@@ -254,7 +277,6 @@ class PiecewiseLinear(Around):
 
         state = state._replace(
             learners=learners,
-            mean=mean,
             mass=_put_path(state.mass, nodes, n + m),
             error=_put_path(state.error, nodes, error + share * (size - error)),
             odds=_put_path(state.odds, nodes[:-1], odds),
@@ -262,17 +284,24 @@ class PiecewiseLinear(Around):
         return self._split(state, look, known(x, dtype), e * unit, m[0])
 
     def _learn(self, state: TreeState, look: _Look, d: Array, weight: Array, key: Any) -> State:
-        """The learners after those on the path have learned what their parents leave of d."""
-        parents = jnp.concatenate([jnp.zeros_like(look.f[:1]), look.f[1:-1]])  # none for the root
-        targets = jnp.where(look.active[1:], d - parents, jnp.nan)
+        """The learners after those on the path have learned, the deepest first.
 
-        def learn(row: State, x: Array, d: Array, key: Any) -> State:
-            return self.learner.update(row, x, d, weight=weight, key=key)
-
-        rows = jax.vmap(learn)(look.rows, look.inputs, targets, self._keys(key, look.nodes[1:]))
-        learners = state.learners
-        for k in range(self.depth + 1):
-            learners = _put(learners, look.nodes[k + 1], _row(rows, jnp.asarray(k, jnp.int32)))
+        ``under`` is g_k − f_k, what the subtree of a node adds to it, by the learners below as they
+        are after this sample: of its error each leaves to the one above what it did not take.
+        """
+        keys = self._keys(key, look.nodes)
+        learners, under = state.learners, jnp.zeros_like(look.estimate)
+        for k in reversed(range(self.depth + 2)):
+            row, x, on = (_at(a, k) for a in (look.rows, look.inputs, look.active))
+            left = d - look.f[k - 1] if k > 1 else d  # the first two are estimates by themselves
+            target = jnp.where(on, left - under if k else left, jnp.nan)
+            own = None if keys is None else keys[k]
+            row = self.learner.update(row, x, target, weight=weight, key=own)
+            learners = _put(learners, look.nodes[k], row)
+            if k > 1:
+                limit = look.limit[k - 1]
+                h = jnp.clip(self.learner.predict(row, x), -limit, limit)
+                under = jnp.where(on, look.w[k - 1] * (h + under), 0)
         return learners
 
     def _split(self, state: TreeState, look: _Look, x: Array, e: Array, mass: Array) -> TreeState:
@@ -286,19 +315,20 @@ class PiecewiseLinear(Around):
 
         def seek(search: splits.Search) -> tuple[Any, ...]:
             search = splits.add(search, x, _row(e, place), mass, self.grace)
-            gain, cut, scales = splits.best(search)
-            return search, gain > enough, cut, search.cuts.reshape(-1)[cut], scales
+            gain, cut, centre, scale = splits.best(search)
+            return search, gain > enough, cut, search.cuts.reshape(-1)[cut], centre, scale
 
         def rest(search: splits.Search) -> tuple[Any, ...]:
-            zero = jnp.zeros((), jnp.int32)
-            return search, jnp.zeros((), bool), zero, jnp.zeros_like(mass), jnp.ones_like(x)
+            none, cut, zeros = jnp.zeros((), bool), jnp.zeros((), jnp.int32), jnp.zeros_like(x)
+            return search, none, cut, jnp.zeros_like(mass), zeros, zeros
 
         old = _row(state.search, node)
-        search, do, choice, threshold, scale = jax.lax.cond(may, seek, rest, old)
+        search, do, choice, threshold, centre, scale = jax.lax.cond(may, seek, rest, old)
         here = do & (jnp.arange(state.choice.shape[0], dtype=jnp.int32) == node)
         return state._replace(
             choice=jnp.where(here, choice, state.choice),
             threshold=jnp.where(here, threshold, state.threshold),
+            centre=jnp.where(here[:, None], centre[None, :], state.centre),
             scale=jnp.where(here[:, None], scale[None, :], state.scale),
             search=_put(state.search, node, search),
         )
@@ -306,6 +336,10 @@ class PiecewiseLinear(Around):
 
 def _row(tree: Any, i: Array) -> Any:
     return jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, i, keepdims=False), tree)
+
+
+def _at(tree: Any, k: int) -> Any:
+    return jax.tree.map(lambda a: a[k], tree)
 
 
 def _put(tree: Any, i: Array, row: Any) -> Any:

@@ -93,8 +93,8 @@ def add(search: Search, x: Array, e: Array, mass: Array, grace: int) -> Search:
     )
 
 
-def best(search: Search) -> tuple[Array, Array, Array]:
-    """(gain, cut, scales): the cut to split at, what it gains at most, what its children look at.
+def best(search: Search) -> tuple[Array, Array, Array, Array]:
+    """(gain, cut, centre, scale): what the best cut gains at most, it, and its children's inputs.
 
     A region that behaves differently on two sides of an input mostly does so in several regressors,
     while the shadow of that difference on another input is in one. So the cuts are compared by
@@ -109,22 +109,26 @@ def best(search: Search) -> tuple[Array, Array, Array]:
     G = jnp.where((V_R > LEAST) & (V_L > LEAST), G, 0)
     excess = jnp.sum(jnp.maximum(G - math.log(G.shape[1]), 0), axis=1)
     cut = jnp.argmax(excess).astype(jnp.int32)
-    return jnp.max(G[cut]), cut, _scales(G[cut, 1:], _varies(search))
+    return jnp.max(G[cut]), cut, *_standard(search, G[cut, 1:])
 
 
-def _scales(G: Array, varies: Array) -> Array:
-    """What the inputs of two new regions are multiplied by: 1 where the slope changed, else little.
+def _standard(search: Search, G: Array) -> tuple[Array, Array]:
+    """Two new regions see s (x − centre)/deviation: s is 1 where the slope changed, else little.
 
         s² = max(FLOOR², 1 − ln(r + 1)/G)
 
-    is the positive-part shrinkage of Stein, with the noise that the largest of r + 1 has. A linear
-    learner of ridge v then has the ridge v/s² on that slope's change: the floor makes of the
-    default 0.01 about 10, so that an input that did not seem to matter costs next to nothing and
-    yet is learned within some dozens of samples if it does.
+    is the positive-part shrinkage of Stein, with the noise that the largest of r + 1 has. Of a
+    standardised input n samples have the power s² n, so that a linear learner of ridge v learns
+    the change of a slope as if v/s² samples had said that there is none, in whatever units x is.
+    The floor makes of the default 0.01 eleven: an input that did not seem to matter costs next to
+    nothing and yet is learned within some dozens of samples if it does.
     """
     noise = math.log(G.shape[0] + 1)
     s = jnp.sqrt(jnp.maximum(1 - noise / jnp.maximum(G, noise), FLOOR**2))
-    return jnp.where(varies, s, 1)  # a constant is a level, which every region has
+    # A constant is a level, which every region has: it is left as it is.
+    varies = _varies(search)
+    scale = jnp.where(varies, s / jnp.where(varies, SIGMA * search.spread, 1), 1)
+    return jnp.where(varies, search.mean, 0), scale
 
 
 def _varies(search: Search) -> Array:
