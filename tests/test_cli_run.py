@@ -198,6 +198,17 @@ def test_interrupted_and_resumed_is_the_same_run(
     assert run("data.csv", "--checkpoint", "c", "--resume") == 0  # nothing is left to do
 
 
+def test_interrupted_before_the_first_row(folder: Path, capsys: Any, monkeypatch: Any) -> None:
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(predictions.Predictions, "write", stop)
+    assert run("data.csv", "--target", "y", *FAST, "--predictions", "o.csv") == 130
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("jboost: interrupted after 0 rows; the run was not kept")
+    assert Path("o.csv").read_text() == "row,target,prediction\n"
+
+
 def _inspected(capsys: Any, path: str) -> str:
     capsys.readouterr()
     assert main(["inspect", path, "--json"]) == 0

@@ -125,7 +125,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         _learn(args, source, kept, done)
     except KeyboardInterrupt as error:
-        outcome.show(done, apart=args.predictions == "-")
+        if done.rows:
+            outcome.show(done, apart=args.predictions == "-")
         again = shlex.join(["jboost", *(word for word in args.argv if word != "--resume")])
         kept_or_not = "the run was not kept; --checkpoint PATH would keep it"
         advice = f"go on with: {again} --resume" if args.checkpoint else kept_or_not
