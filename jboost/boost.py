@@ -24,7 +24,7 @@ from jboost.modes import Mode, Weighted
 from jboost.numerics import dtype_of, usable
 
 # Measured on Duffing, 20,000 samples: with this cap all six boosted models are below their single
-# learner (BNM-WU .2092, BNM-RU .2086 against NM's .2105); with the cap 1/ridge = 1 BNM-RU is not
+# learner (BNM-WU .2093, BNM-RU .2081 against NM's .2105); with the cap 1/ridge = 1 BNM-RU is not
 # (.2110), and a cap of 1e4 loses half a percent on the protein set.
 RLS_COMBINER = Newton(forgetting=0.999, ridge=1.0, max_variance=100.0, shrink=True)
 
