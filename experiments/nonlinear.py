@@ -262,7 +262,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     names = datasets.names() if not experiment.quick else ("kin8nm",)
     blocks = {
         "features": lambda: features(rows, keys),
-        "tree": lambda: tree(rows, experiment.size(2, 1)),
+        "tree": lambda: tree(rows, experiment.size(6, 1)),
         "boosting": lambda: boosting(T, 2 * keys),
         "networks": lambda: networks(names, rows, keys),
         "units": lambda: units(UNITS if not experiment.quick else UNITS[:1], rows, keys),
