@@ -132,6 +132,7 @@ def _sum_before(gain: Array) -> Array:
     """The sum of the entries before each."""
     m = gain.shape[0]
     if m > LARGEST_TRIANGLE:
-        return jnp.cumsum(gain) - gain
+        # Not cumsum(gain) − gain: beside a large error of its own, a learner would lose the rest.
+        return jnp.cumsum(jnp.pad(gain[:-1], (1, 0)))
     before = jnp.tri(m, k=-1, dtype=gain.dtype)
     return matvec(before, gain)

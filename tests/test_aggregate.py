@@ -65,12 +65,14 @@ def boa(y, d, lam, gamma):
     m = y.shape[1]
     V, R, out = np.zeros(m), np.zeros(m), []
     for t in range(len(d)):
-        w = np.exp(R / np.sqrt(V)) / np.sqrt(V) if V.all() else np.ones(m)
-        p = w / w.sum()
+        some, p = V > 0, np.full(m, 1 / m)
+        if some.any():
+            w = np.exp(R[some] / np.sqrt(V[some])) / np.sqrt(V[some])
+            p[some] = some.mean() * w / w.sum()
         out.append(p)
         r = lam[t] * 2 * (p @ y[t] - d[t]) * (p @ y[t] - y[t])
         V = gamma * V + 2.2 * r**2
-        R = gamma * R + r - r**2 / np.sqrt(V)
+        R = gamma * R + r - r**2 / np.sqrt(np.where(V > 0, V, 1))
     return np.array(out)
 
 
@@ -98,6 +100,8 @@ def by_loop(rule, y, d, lam):
 @pytest.mark.parametrize("name", RULES)
 def test_the_mix_is_that_of_a_plain_loop(rules, name, x64):
     y, d = experts()
+    y[0] = [0, 1, 2, 1]  # two are the mean, so that their V stays 0
+    y[90:93] = y[90:93, :1]  # nothing tells them apart
     lam = np.where(np.arange(len(d)) % 3 == 1, 0.5, 1.0)
     wanted = by_loop(rules[name], y, d, lam)
     assert wanted.std() > 0.05  # it moved
@@ -173,13 +177,49 @@ def test_nothing_to_learn_and_learning_several_times(rule):
 
 
 @pytest.mark.parametrize("rule", [EWA(), BOA(), MLPoly()], ids=["EWA", "BOA", "MLPoly"])
-@pytest.mark.parametrize("scale", [1e-6, 1e2, 1e4, 1e12])
+@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e2, 1e4, 1e12])
 def test_the_scale_of_the_targets_does_not_matter(rule, scale):
-    """Losses from 1e-12 to 1e24, whose squares do not fit float32."""
+    """Losses from 1e-24 to 1e24, whose squares do not fit float32."""
     y, d = (a.astype(np.float32) for a in experts())
     plain = jb.run(rule, y, d)[1].prediction
     scaled = jb.run(rule, y * np.float32(scale), d * np.float32(scale))[1].prediction
     np.testing.assert_allclose(scaled / scale, plain, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("rule", FADING.values(), ids=FADING)
+def test_nothing_is_left_of_what_is_forgotten(rule):
+    """An estimate of 1e14, and 2000 steps at γ = 0.9: 1e-92 of a loss of 1e28."""
+    y, d = (a.astype(np.float32) for a in experts(2000))
+    wild = y.copy()
+    wild[0, 0] = 1e14
+    calm, after = (jb.run(rule, rows, d)[0] for rows in (y, wild))
+    np.testing.assert_allclose(mix(rule, after), mix(rule, calm), rtol=1e-3)
+    assert np.asarray(mix(rule, calm)).std() > 0.01
+
+
+def test_the_range_grows_when_a_loss_is_beyond_it():
+    """Losses of 4, of 8 = S and of 9."""
+    state, y = EWA().init(2), jnp.array([0.0, 2.0])
+    for weight, wanted in ((1.0, 8.0), (2.0, 8.0), (2.25, 18.0)):
+        state = EWA().update(state, y, 0.0, weight=weight)
+        assert float(state.S) == wanted
+
+
+@pytest.mark.parametrize("rule", [EWA, BOA, MLPoly])
+@pytest.mark.parametrize("value", [0, -0.1, 1.001, np.nan])
+def test_settings_out_of_range(rule, value):
+    with pytest.raises(ValueError, match=r"forgetting > 0 and forgetting <= 1; got"):
+        rule(forgetting=value)
+    if value != 1.001:
+        with pytest.raises(ValueError, match=r"rate must be .* with rate > 0; got"):
+            EWA(rate=value)
+
+
+def test_a_setting_is_one_float_leaf_whatever_it_was():
+    """Whole numbers too have a gradient; a list is one value per model."""
+    leaves = jax.tree.leaves([EWA(1, 1), BOA(1), MLPoly(1), EWA([1, 2], [1, 0.5])])
+    assert [np.shape(leaf) for leaf in leaves] == [(), (), (), (), (2,), (2,)]
+    assert all(np.asarray(leaf).dtype == np.float64 for leaf in leaves)
 
 
 numbers = st.sampled_from([0.0, 1.0, -1.0, 0.3, -2.0, 1e-20, 1e4, -1e4, 1e8, 1e14, 3e38])

@@ -1,4 +1,6 @@
-"""The counter hash behind random updates, and the modes that use it."""
+"""The counter hash behind random updates, and the modes: how λ is spent."""
+
+import math
 
 import jax
 import jax.numpy as jnp
@@ -91,3 +93,28 @@ def test_poisson_reuse_is_poisson():
         assert abs(n[:, k].mean() - mean) <= tolerance
         assert abs(n[:, k].var() - mean) <= 5 * np.sqrt((mean + 2 * mean**2) / len(n)) + 1e-12
     assert (n[:, 3] == 0).all() and n.max() >= 6
+
+
+def test_poisson_reuse_inverts_the_distribution(x64):
+    """The smallest n with u < P(N ≤ n), to the last number that a draw of 24 bits can be."""
+    u = np.concatenate([np.linspace(0, 0.999, 200), 1 - 2.0 ** -np.arange(25)])
+    u, lam = (a.ravel() for a in np.meshgrid(u, [1.0, 0.5, 0.01, 0.0]))
+    weight, n = jb.PoissonReuse().spend(jnp.asarray(lam), jnp.asarray(u))
+    terms = [np.exp(-lam) * lam**k / math.factorial(k) for k in range(20)]
+    np.testing.assert_array_equal(n, sum(u >= below for below in np.cumsum(terms, axis=0)))
+    assert weight == 1 and n.reshape(4, -1)[:, -1].tolist() == [10, 8, 3, 0]
+
+
+def test_random_updates_and_reuse_by_hand():
+    lam, u = jnp.array([0.0, 0.25, 0.5, 1.0]), jnp.array([0.0, 0.25, 0.499, 0.999])
+    weight, learned = jb.RandomUpdate().spend(lam, u)
+    assert weight == 1 and learned.tolist() == [False, False, True, True]  # never where λ = 0
+    assert jb.RandomUpdate().needs_key and jb.PoissonReuse().needs_key
+    assert not jb.Weighted().needs_key and not jb.DataReuse().needs_key
+    weight, n = jb.DataReuse().spend(lam, None)
+    assert weight == 1 and n.tolist() == [0, 2, 3, 5]
+    assert type(jb.DataReuse(3.0).max_reuse) is int  # it is structure: 3.0 would compile again
+    for most, dtype in ((1, jnp.int8), (127, jnp.int8), (128, jnp.int32), (1000, jnp.int32)):
+        _, n = jb.DataReuse(most).spend(lam, None)
+        assert n.dtype == dtype  # as small as it can be: it bounds the work of the repeats
+        assert n.tolist() == [0, math.ceil(most / 4), math.ceil(most / 2), most]

@@ -81,6 +81,52 @@ def test_long_chains_are_summed_another_way(m: int, x64: None) -> None:
     np.testing.assert_allclose(lam, by_hand(stream, 0.3, 1.0, None, False)[0], rtol=1e-7)
 
 
+@pytest.mark.parametrize("m", [64, 65])
+@pytest.mark.parametrize("form", ["prefix", "scan"])
+def test_an_error_counts_for_the_learners_after_it_alone(form: str, m: int) -> None:
+    """δ = 1e-6 and l = 0, ¼, ½, ¾ up to the learner that is 1e5 off, −1e10 after it."""
+    emphasis = Emphasis(0.25, form=form)
+    y, one = jnp.zeros(m).at[3].set(1e5), jnp.ones(())
+    lam, _ = emphasis.chain(emphasis.init(m, jnp.float32), y, 0 * one, one)
+    wanted = np.ones(m)
+    wanted[:4] = 10.0 ** np.array([0, -1.5, -3, -4.5])
+    np.testing.assert_allclose(lam, wanted, rtol=1e-5)
+
+
+def test_the_form_asked_for_is_the_one_that_runs() -> None:
+    """They give the same numbers: what tells them apart is the loop in the program."""
+    for form, settings in (
+        ("prefix", {}),
+        ("prefix", {"form": "prefix"}),
+        ("scan", {"form": "scan"}),
+    ):
+        emphasis = Emphasis(0.1, **settings)
+        one, state = jnp.ones(()), emphasis.init(3, jnp.float32)
+        program = jax.make_jaxpr(emphasis.chain)(state, jnp.zeros(3), one, one)
+        assert ("scan" in {step.primitive.name for step in program.eqns}) == (form == "scan")
+
+
+@pytest.mark.parametrize("literal", [False, True], ids=["", "literal"])
+@pytest.mark.parametrize("weight", [1e-15, 1.0, 1e15])
+def test_only_ratios_of_the_weights_of_samples_count(literal: bool, weight: float) -> None:
+    """Errors of 1, then of 0: δ = ¼ and l = ½ make λ = ½."""
+    emphasis = Emphasis(0.5, literal=literal)
+    one = jnp.ones(())
+    _, state = emphasis.chain(emphasis.init(2, jnp.float32), jnp.ones(2), 0 * one, weight * one)
+    np.testing.assert_allclose(emphasis.delta(state), 0.25, rtol=1e-6)
+    lam, _ = emphasis.chain(state, jnp.zeros(2), 0 * one, weight * one)
+    np.testing.assert_allclose(lam, [1.0, 0.5], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("error", "wanted"), [(1e9, 1.0), (1e8, 0.0)])
+def test_squares_count_in_full_up_to_the_largest(error: float, wanted: float) -> None:
+    """σ_m² = 1e17: l is 1e17 − 1e18, or 1e17 − 1e16."""
+    emphasis, one = Emphasis(1e17), jnp.ones(())
+    y = jnp.array([error, 0.0])
+    lam, _ = emphasis.chain(emphasis.init(2, jnp.float32), y, 0 * one, one)
+    np.testing.assert_array_equal(lam, [1.0, wanted])
+
+
 def test_what_is_not_literal_never_stands_still(x64: None) -> None:
     """A perfect start makes δ = 0: literally nothing is learned ever after, else a little is."""
     y, d, ahead = jnp.zeros(2), jnp.asarray(0.0), jnp.asarray(1.0)
@@ -95,7 +141,10 @@ def test_what_is_not_literal_never_stands_still(x64: None) -> None:
 
 @pytest.mark.parametrize("literal", [False, True], ids=["", "literal"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_gradients_are_finite_from_the_first_sample(literal: bool, dtype: str, x64: None) -> None:
+@pytest.mark.parametrize("target", [0.3, 300.0])  # at the latter δ^(c·l) is 0 in either dtype
+def test_gradients_are_finite_from_the_first_sample(
+    literal: bool, dtype: str, target: float, x64: None
+) -> None:
     def last(numbers: Any) -> Any:
         emphasis = Emphasis(numbers[0], numbers[1], literal=literal)
         state = emphasis.init(3, dtype)
@@ -104,9 +153,19 @@ def test_gradients_are_finite_from_the_first_sample(literal: bool, dtype: str, x
             lam, state = emphasis.chain(state, jnp.asarray(y, dtype), jnp.asarray(d, dtype), one)
         return lam.sum()
 
-    slope = jax.jit(jax.grad(last))(jnp.asarray([0.3, 0.7], dtype))
+    slope = jax.jit(jax.grad(last))(jnp.asarray([target, 0.7], dtype))
     assert slope.dtype == dtype and np.isfinite(slope).all()
-    assert literal or (slope < 0).all()  # literally, a perfect start has ended all learning
+    if not literal and target < 1:  # literally, a perfect start has ended all learning
+        assert (slope < 0).all()
+
+
+def test_a_setting_is_one_float_leaf_whatever_it_was() -> None:
+    """Whole numbers too have a gradient; a list is one value per learner."""
+    leaves = jax.tree.leaves(Emphasis([1, 2], 3, [0.25, 0.5]))
+    assert [np.shape(leaf) for leaf in leaves] == [(2,), (), (2,)]
+    leaves += jax.tree.leaves(Emphasis(1, [2, 3], np.float32(0.5)))
+    assert [np.shape(leaf) for leaf in leaves[3:]] == [(), (2,), ()]
+    assert all(np.asarray(leaf).dtype == np.float64 for leaf in leaves)
 
 
 def test_the_slope_at_no_dependence_is_the_one_towards_some(x64: None) -> None:

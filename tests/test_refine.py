@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost.combiners.combine import Uniform
+from jboost.combiners.combine import FromMean, Uniform
 from jboost.combiners.refine import Refined
 from jboost.transforms import ScaleAlike
 
@@ -79,6 +79,23 @@ def test_the_correction_learns_what_the_mix_leaves():
     np.testing.assert_allclose(state.correction.w, w, rtol=1e-3, atol=1e-5)
 
 
+DRAWN = jb.pipeline(
+    jb.RandomFourier(3), jb.boost(jb.SGD(0.1), 2, target_mse=0.1, mode=jb.RandomUpdate())
+)
+
+
+@pytest.mark.parametrize(
+    "combiner",
+    [FromMean(DRAWN), *(Refined(**{part: DRAWN}) for part in ("mix", "correction", "judge"))],
+    ids=["from the mean", "mix", "correction", "judge"],
+)
+def test_a_part_that_draws_is_given_the_key(combiner):
+    assert combiner.needs_key and not REFINED.needs_key and not FromMean(jb.SGD(0.1)).needs_key
+    y, d = (a[:8] for a in estimates([0.3, 1.0, 1.0, 1.0]))
+    one, other = (jb.run(combiner, y, d, jax.random.key(n))[1].prediction for n in range(2))
+    assert np.isfinite(one).all() and (one != other).any()
+
+
 def test_an_estimate_that_is_none_leaves_every_bit():
     y, d = estimates([0.3, 1.0, 1.0, 1.0])
     for combiner in (REFINED, ScaleAlike(REFINED)):
@@ -115,8 +132,10 @@ def test_a_convex_combiner_loses_nothing_when_scaled():
 
 
 def test_errors_say_what_is_wanted():
-    with pytest.raises(TypeError, match="mix must be a learner such as BOA"):
-        Refined(mix="boa")
+    for part, example in (("mix", "BOA"), ("correction", "Newton"), ("judge", "MLPoly")):
+        wanted = rf"{part} must be a learner such as {example}\(\); got 'boa'"
+        with pytest.raises(TypeError, match=wanted):
+            Refined(**{part: "boa"})
     with pytest.raises(TypeError, match="combiner must be a combiner such as BOA"):
         ScaleAlike(jb.Scale())
     with pytest.raises(TypeError, match="scale must be a Scale"):

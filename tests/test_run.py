@@ -412,3 +412,21 @@ def test_any_learner_combines_and_starts_at_the_mean():
     state = model.combiner.update(state, jnp.array([1.0, 3.0]), 3.0)
     # e = 1: z = [½ + 0.1·1·1, ½ + 0.1·1·3]
     assert float(model.combiner.predict(state, jnp.array([1.0, 0.0]))) == pytest.approx(0.6)
+
+
+def test_a_combiner_from_the_mean_is_told_weight_and_repeats():
+    """y = (1, 3) and d = 3 leave 1; w = 0.05 λ·1·y at first, of which yᵀw = ½ for λ = 1."""
+    combiner, y = FromMean(jb.SGD(0.05)), jnp.array([1.0, 3.0])
+    state = combiner.init(2)
+    half = combiner.update(state, y, 3.0, weight=0.5)
+    np.testing.assert_allclose(half.w, [0.025, 0.075], rtol=1e-6)
+    twice = combiner.update(state, y, 3.0, repeats=jnp.int32(2))
+    np.testing.assert_allclose(twice.w, [0.075, 0.225], rtol=1e-6)
+    assert float(combiner.predict(twice, y)) == pytest.approx(2.75)
+
+
+@pytest.mark.parametrize("combiner", [FromMean(jb.SGD(0.05)), jb.Uniform()], ids=["SGD", "mean"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])
+def test_an_estimate_that_is_none_counts_as_zero(combiner, bad):
+    y = np.array([bad, 3.0], np.float32)
+    assert float(combiner.predict(combiner.init(2), y)) == 1.5

@@ -72,7 +72,8 @@ class FromMean(Learner):
         return self.learner.init(num_features, dtype, key=key)
 
     def predict(self, state: State, x: Any) -> Array:
-        return jnp.mean(x) + self.learner.predict(state, x)
+        left = self.learner.predict(state, x)
+        return jnp.mean(known(x, left.dtype)) + left
 
     def update(
         self,
