@@ -158,14 +158,14 @@ def test_the_cap_is_held_from_two_percent_beyond_it(x64):
         np.testing.assert_allclose(variances(held), [[after / 0.99]], rtol=1e-12)
 
 
-def test_collinear_columns_do_not_disturb_the_others():
+def test_collinear_columns_do_not_disturb_the_others(x64):
     """Rounding errors that are the same at every step would add up: see `_excess`."""
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 60_000)).astype(np.float32)
     xs = np.column_stack([a, b, a - b])
     single, _ = jb.run(jb.Newton(0.9999, ridge=1.0), xs, a)
-    with jax.enable_x64(True):
-        double, _ = jb.run(jb.Newton(0.9999, ridge=1.0), xs.astype(float), a.astype(float))
+    double, _ = jb.run(jb.Newton(0.9999, ridge=1.0), xs.astype(float), a.astype(float))
+    assert single.T.dtype == np.float32 and double.T.dtype == np.float64
     across = np.array([1.0, -1.0, -1.0]) / np.sqrt(3)  # what the columns never show
     excited = np.eye(3) - np.outer(across, across)
     P, exact = (excited @ variances(state).astype(float) @ excited for state in (single, double))
