@@ -221,9 +221,9 @@ def survey(folder: Path) -> None:
     good = sorted(folder.glob("good*"))
     for path in good:
         assert came_to(path, model)["rows"] == ROWS
-    before = memory.peak()
     for path in sorted({*folder.iterdir()} - {*good}):
         print(path.name, flush=True)
+        before = memory.begin()
         print(json.dumps({**came_to(path, model), "grew": memory.peak() - before}), flush=True)
 
 
@@ -261,7 +261,7 @@ def fuzzed(kinds: Iterable[str], folder: Path, seeds: range, patience: float) ->
         print(
             f"{kind}: {len(found):,} files, {refused:,} refused; at most "
             f"{max(one['seconds'] for one in found):.2f} s of processor time each, and "
-            f"{max(one['grew'] for one in found):.0f} MB for all"
+            f"{max(one['grew'] for one in found):.0f} MB at most"
         )
 
 
