@@ -162,7 +162,7 @@ def _(r: Records) -> Answer:
         parts[stream] = max(
             mse(r, stream, "literal", names[2], c) / mse(r, stream, "literal", names[0], c) - 1
             for names in (SGD, NM)
-            for c in ("uniform", "RLS")
+            for c in ("uniform", "RLS", "forward RLS")
         )
     cells = [
         block["cells"][names[2]]["combiners"][c]["mse"]["mean"]
@@ -170,7 +170,7 @@ def _(r: Records) -> Answer:
         - 1
         for block in r["table1"]["results"].values()
         for names in (SGD, NM)
-        for c in ("uniform", "RLS")
+        for c in ("uniform", "forward RLS")
     ]
     parts["Table 1"] = max(cells)
     text = ", ".join(f"{k} {100 * v:.1f} %" for k, v in parts.items())

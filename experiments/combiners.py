@@ -47,7 +47,7 @@ COMBINERS: dict[str, Learner] = {
     "NSGD 0.01": jb.NSGD(step_size=0.01),
     "Newton": jb.Newton(1.0, ridge=COMBINER_RIDGE),
     "ForwardNewton": jb.ForwardNewton(1.0, ridge=COMBINER_RIDGE),
-    "RLS 0.999": RLS_COMBINER,
+    "the default, γ 0.999": RLS_COMBINER,
 }
 AGAINST = {"EWA": "expert", "EWA, known range": "expert", "BOA": "mix", "ML-Poly": "mix",
            "Newton": "linear", "ForwardNewton": "linear"}  # fmt: skip

@@ -8,7 +8,7 @@ the same numbers as a booster with that combiner inside (tests/test_experiments.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
 import jax
@@ -98,16 +98,19 @@ def boosted(name: str, s: Settings, *, literal: bool) -> Boosted:
 def combiners(*, literal: bool) -> dict[str, Learner]:
     """The paper's combiner at three steps (it gives none), the mean, and the RLS of its comments.
 
-    "RLS" is as the reading is: without a cap on its matrix where literal, the library's own default
-    where not.
+    "RLS" and its forward form are as the reading is: without a cap on the matrix where literal; the
+    library's default, and the same in the plain form, where not.
     """
     nsgd = {
         f"NSGD {step:g}": jb.NSGD(step_size=step, epsilon=0.0 if literal else 1e-8)
         for step in (0.1, 0.01, 0.001)
     }
-    literal_rls = jb.Newton(forgetting=0.999, ridge=1.0, max_variance=None)
-    rls = literal_rls if literal else RLS_COMBINER
-    return {**nsgd, "uniform": jb.Uniform(), "RLS": rls}
+    forward = RLS_COMBINER
+    if literal:
+        forward = jb.ForwardNewton(forgetting=0.999, ridge=1.0, max_variance=None)
+    own = {field.name: getattr(forward, field.name) for field in fields(forward)}
+    rls = {"RLS": jb.Newton(**own), "forward RLS": forward}
+    return {**nsgd, "uniform": jb.Uniform(), **rls}
 
 
 class Chain(NamedTuple):

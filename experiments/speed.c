@@ -174,36 +174,55 @@ static void lower(int m, float *restrict T, const float *restrict f, const float
     }
 }
 
+/* f = T y, for the estimate and, unless T is changed in between, for the update after it. */
+static void measure(const booster *b, int m) {
+    for (int i = 0; i < m; i++) b->f[i] = dot(m, b->root + (size_t)i * m, b->y);
+}
+
+/* The combined estimate z'y. Least squares holds back what it adds to the mean where predictions
+ * are new to it (the forward form). */
+static inline float estimate(const settings *s, const booster *b) {
+    int m = s->m;
+    float all = dot(m, b->z, b->y);
+    if (s->combiner != COMBINE_NEWTON) return all;
+    float mean = 0, beta = s->combiner_forgetting;
+    for (int k = 0; k < m; k++) mean += b->y[k];
+    mean /= m;
+    measure(b, m);
+    return mean + (all - mean) * (beta / (beta + dot(m, b->f, b->f)));
+}
+
 /* Least squares of weight 1 on the predictions y, on a square root T of P = T'T (Potter's form).
  * One diagonal entry of P a step, the next in turn, is brought back to the cap. */
-static void combine_newton(const settings *s, booster *b, float error) {
+static void combine_newton(const settings *s, booster *b, float d) {
     int m = s->m, turn = b->turn;
     float beta = s->combiner_forgetting, largest = s->combiner_max_variance;
-    float *T = b->root, *f = b->f, *v = b->v;
-    for (int i = 0; i < m; i++) f[i] = T[(size_t)i * m + turn];
-    float variance = dot(m, f, f);
+    float *T = b->root, *f = b->f, *v = b->v, variance = 0;
+    for (int i = 0; i < m; i++) variance += T[(size_t)i * m + turn] * T[(size_t)i * m + turn];
     if (variance > SLACK * largest) {
         float a = (1 - sqrtf(largest / variance)) / variance;
+        for (int i = 0; i < m; i++) f[i] = T[(size_t)i * m + turn];
         transposed(m, T, f, v);
         float step = a * (2 - a * variance) * (b->z[turn] - 1.0f / m);
         for (int j = 0; j < m; j++) b->z[j] -= step * v[j]; /* towards the mean, as it forgets */
         lower(m, T, f, v, a, 1);
+        measure(b, m);
     }
     b->turn = turn + 1 == m ? 0 : turn + 1;
 
-    for (int i = 0; i < m; i++) f[i] = dot(m, T + (size_t)i * m, b->y);
     transposed(m, T, f, v);
-    float alpha = beta + dot(m, f, f), g = 1 / alpha, step = g * error;
+    float alpha = beta + dot(m, f, f), g = 1 / alpha, step = g * (d - dot(m, b->z, b->y));
     for (int j = 0; j < m; j++) b->z[j] += step * v[j];
     lower(m, T, f, v, g / (1 + sqrtf(beta / alpha)), 1 / sqrtf(beta));
 }
 
-static inline void combine(const settings *s, booster *b, float error) {
+static inline void combine(const settings *s, booster *b, float d, float prediction) {
     int m = s->m;
     if (s->combiner == COMBINE_NEWTON) {
-        combine_newton(s, b, error);
+        combine_newton(s, b, d);
     } else {
-        float step = s->combiner_step * error / (s->combiner_epsilon + dot(m, b->y, b->y));
+        float power = s->combiner_epsilon + dot(m, b->y, b->y);
+        float step = s->combiner_step * (d - prediction) / power;
         for (int k = 0; k < m; k++) b->z[k] += step * b->y[k];
     }
 }
@@ -220,7 +239,7 @@ double bsgd(const settings *s, int64_t T, const float *xs, const float *ds, floa
         const float *x = xs + t * r;
         float d = ds[t], power = dot(r, x, x);
         for (int k = 0; k < m; k++) b.y[k] = dot(r, W + (size_t)k * r, x);
-        predictions[t] = dot(m, b.z, b.y);
+        predictions[t] = estimate(s, &b);
         lam_sum += chain(s, &b, d);
         for (int k = 0; k < m; k++) {
             float lam = b.lam[k], step = s->step_size, *restrict w = W + (size_t)k * r;
@@ -237,7 +256,7 @@ double bsgd(const settings *s, int64_t T, const float *xs, const float *ds, floa
             step *= b.e[k];
             for (int i = 0; i < r; i++) w[i] += step * x[i];
         }
-        combine(s, &b, d - predictions[t]);
+        combine(s, &b, d, predictions[t]);
     }
     free(W);
     booster_free(&b);
@@ -265,7 +284,7 @@ double bnm(const settings *s, int64_t T, const float *xs, const float *ds, float
         const float *x = xs + t * r;
         float d = ds[t];
         for (int k = 0; k < m; k++) b.y[k] = dot(r, W + (size_t)k * r, x);
-        predictions[t] = dot(m, b.z, b.y);
+        predictions[t] = estimate(s, &b);
         lam_sum += chain(s, &b, d);
         for (int k = 0; k < m; k++) {
             float lam = b.lam[k], weight = 1, beta = s->forgetting;
@@ -279,7 +298,7 @@ double bnm(const settings *s, int64_t T, const float *xs, const float *ds, float
             least_squares(r, W + (size_t)k * r, P + k * square, v, x, b.e[k], weight, beta,
                           s->max_variance, (int)(t % r));
         }
-        combine(s, &b, d - predictions[t]);
+        combine(s, &b, d, predictions[t]);
     }
     free(W), free(P), free(v);
     booster_free(&b);

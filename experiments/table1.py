@@ -42,7 +42,7 @@ FORGETTING = (0.99, 0.995, 0.999, 0.9995, 0.9999, 1.0)
 RIDGES = (0.01, 0.1, 1.0)
 MULTIPLES = (0.1, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0, 8.0, 16.0)  # σ_m² over the single's MSE
 KEYS = 5  # and so many runs are batched, whatever they are
-CHOSEN = ("NSGD 0.01", "uniform", "RLS")
+CHOSEN = ("NSGD 0.01", "uniform", "forward RLS")
 DRAWN = ("puma8nh", "kin8nm", "ypmsd")
 LARGEST_BATCHED = 30  # features; beyond, the matrices of several runs no longer share a cache
 

@@ -13,7 +13,7 @@ from protocol import ALGORITHMS, BOOSTED, SINGLE, method
 from jboost.datasets import SETS
 
 Record = dict[str, Any]
-COMBINERS = ("NSGD 0.1", "NSGD 0.01", "NSGD 0.001", "uniform", "RLS")
+COMBINERS = ("NSGD 0.1", "NSGD 0.01", "NSGD 0.001", "uniform", "RLS", "forward RLS")
 
 
 def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -146,11 +146,11 @@ def table1_settings(record: Record) -> str:
             " ".join(
                 f"{cells[algorithm]['combiners'][combiner]['multiple']:g}" for algorithm in BOOSTED
             )
-            for combiner in ("NSGD 0.01", "uniform", "RLS")
+            for combiner in ("NSGD 0.01", "uniform", "forward RLS")
         ]
         own = [cells[single]["setting"] for single in SINGLE]
         rows.append([title(name, block), f"{block['T']}", f"{block['features']}", *own, *multiples])
-    head = ["set", "T", "r", "SGD", "NM", "σ_m²/MSE: NSGD 0.01", "uniform", "RLS"]
+    head = ["set", "T", "r", "SGD", "NM", "σ_m²/MSE: NSGD 0.01", "uniform", "forward RLS"]
     data = record["settings"]["data"]
     line = run_line(record, "models", "m", "max_reuse", "dependence", "keys")
     return f"{line} Data: {data}.\n\n{markdown(head, rows)}"
@@ -281,7 +281,7 @@ def blocks(records: dict[str, Record]) -> dict[str, str]:
         "table1 settings": lambda: table1_settings(records["table1"]),
         "table1 NSGD": lambda: table1(records["table1"], "NSGD 0.01"),
         "table1 uniform": lambda: table1(records["table1"], "uniform"),
-        "table1 RLS": lambda: table1(records["table1"], "RLS"),
+        "table1 RLS": lambda: table1(records["table1"], "forward RLS"),
         "lemma 1": lambda: lemma1(records["theory"]),
         "lemma 2": lambda: lemma2(records["theory"]),
         "theorem 2": lambda: theorem2(records["theory"]),

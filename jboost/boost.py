@@ -19,14 +19,15 @@ from jboost import checks, copies, draws
 from jboost.combiners.combine import NSGD, from_mean
 from jboost.emphasis import Emphasis, EmphasisState
 from jboost.learners.base import Learner, Number, State, model, repeated, static
-from jboost.learners.newton import Newton
+from jboost.learners.newton import ForwardNewton
 from jboost.modes import Mode, Weighted
 from jboost.numerics import dtype_of, usable
 
-# Measured on Duffing, 20,000 samples: with this cap all six boosted models are below their single
-# learner (BNM-WU .2093, BNM-RU .2081 against NM's .2105); with the cap 1/ridge = 1 BNM-RU is not
-# (.2110), and a cap of 1e4 loses half a percent on the protein set.
-RLS_COMBINER = Newton(forgetting=0.999, ridge=1.0, max_variance=100.0, shrink=True)
+# Recursive least squares in its forward form. Copies of a learner hardly differ until the stream
+# changes, and then all of a sudden: what z came to in the directions of their differences would
+# throw the estimate far off, and is held back by the leverage, which is large just there.
+# experiments/combiners.py has it beside the plain form, for all six models.
+RLS_COMBINER = ForwardNewton(forgetting=0.999, ridge=1.0, max_variance=100.0, shrink=True)
 
 COMBINER = 2**31  # its number among the learners, where keys are told apart
 
@@ -171,8 +172,7 @@ class Boosted(Learner):
             "updates": jnp.where(look.ok, updates, 0),
         }
         reported = {name: values[: self.m] for name, values in reported.items()}
-        z = jax.grad(self.combiner.predict, argnums=1)(state.combiner, reported["y"])
-        return reported | {"z": z}
+        return reported | {"z": self.combiner.coefficients(state.combiner, reported["y"])}
 
     def _estimates(self, state: BoostedState, x: Any) -> Array:
         groups = zip(self._groups, state.learners, strict=True)
@@ -275,7 +275,7 @@ def boost(
       dependence: c ≥ 0, by default 1.
       mode: how λ is spent, by default ``Weighted()``.
       combiner: a learner on the m predictions, started at their mean; by default
-        ``Newton(0.999, ridge=1.0, max_variance=100.0, shrink=True)``, in literal models
+        ``ForwardNewton(0.999, ridge=1.0, max_variance=100.0, shrink=True)``, in literal models
         ``NSGD(step_size=0.01, epsilon=0.0)``.
       guarantee: σ² in (0, 1): Algorithm 1, λ = min{1, (σ²)^(l/2)}. Not together with dependence.
       chain: "prefix" sums the chain at once, "scan" walks it with an inner ``lax.scan``.

@@ -24,7 +24,7 @@ from jax import Array
 from jboost import checks
 from jboost.learners.base import Number, model, static
 from jboost.numerics import LARGEST, Sum
-from jboost.products import matvec
+from jboost.products import sums_before
 
 # δ = 0 with l > 0 gives λ = 0, so that δ and the learner never change again: a deadlock that the
 # first sample always reaches. A small floor ends it.
@@ -32,10 +32,6 @@ SMALLEST_DELTA = 1e-6
 
 # Of an error, where it counts for l: beyond, l is as good as −∞ and λ is 1.
 LARGEST_SQUARE = LARGEST**2
-
-# Up to here a masked triangle sums the chain in one pass of vector code; m² work would pass
-# cumsum's beyond.
-LARGEST_TRIANGLE = 64
 
 
 class EmphasisState(NamedTuple):
@@ -116,7 +112,7 @@ class Emphasis:
         # 0 · ∞ in what follows is NaN for ever.
         gain = target_mse - jnp.minimum(jnp.square(d - y), LARGEST_SQUARE)
         if self.form == "prefix":
-            lam = self.importance(self.delta(state), _sum_before(gain))
+            lam = self.importance(self.delta(state), sums_before(gain))
             return lam, self.record(state, y, d, weight * lam)
 
         def link(loss: Array, learner: Any) -> tuple[Array, Any]:
@@ -126,13 +122,3 @@ class Emphasis:
 
         _, (lam, state) = jax.lax.scan(link, jnp.zeros((), y.dtype), (state, y, gain))
         return lam, state
-
-
-def _sum_before(gain: Array) -> Array:
-    """The sum of the entries before each."""
-    m = gain.shape[0]
-    if m > LARGEST_TRIANGLE:
-        # Not cumsum(gain) − gain: beside a large error of its own, a learner would lose the rest.
-        return jnp.cumsum(jnp.pad(gain[:-1], (1, 0)))
-    before = jnp.tri(m, k=-1, dtype=gain.dtype)
-    return matvec(before, gain)

@@ -110,4 +110,5 @@ class PoissonReuse(Mode):
 
 def _smallest(largest: int) -> Any:
     """The integer type for repeats: the closed forms do less work where it is small."""
-    return jnp.int8 if largest <= jnp.iinfo(jnp.int8).max else jnp.int32
+    types = (jnp.int4, jnp.int8, jnp.int32)
+    return next(one for one in types if largest <= jnp.iinfo(one).max)

@@ -18,6 +18,7 @@ from jax import Array
 from jboost.numerics import HIGHEST
 
 LARGEST_SUM = 32  # columns; beyond, a real product is faster in every layout
+LARGEST_TRIANGLE = 64  # entries of a running sum
 VECTOR = 8  # float32 numbers that an instruction takes at once
 
 # Where a learner is being traced: "anywhere", in the one "kernel" of a run (nothing differentiates
@@ -94,17 +95,49 @@ def lengthened(x: Array, A: Array) -> Array:
 
 
 def symmetric_matvec(P: Array, x: Array) -> Array:
-    """P x of a symmetric P."""
-    return vecmat(x, P) if P.shape[0] <= LARGEST_SUM else matvec(P, x)
+    """P x of a symmetric P, which may be lengthened to whole vectors."""
+    return vecmat(x, P) if P.shape[0] <= LARGEST_SUM else matvec(P, lengthened(x, P))
+
+
+def symmetric_column(P: Array, j: Array) -> Array:
+    """Column j of a symmetric P, which may be lengthened to whole vectors."""
+    if _summed(P):
+        return column(P, j)
+    row = jax.lax.dynamic_index_in_dim(P, j, keepdims=False)  # neighbours in memory
+    return row[: P.shape[0]]
 
 
 def square(g: Array, k: Array) -> Array:
-    """g k kᵀ for g ≥ 0, exactly symmetric."""
+    """g k kᵀ for g ≥ 0, exactly symmetric, large ones lengthened to whole vectors."""
     if k.shape[0] <= LARGEST_SUM:
         return g * (k[:, None] * k[None, :])
     some = g > 0  # a root has no derivative at 0
     u = jnp.where(some, jnp.sqrt(jnp.where(some, g, 1)), 0) * k  # one product less per entry
-    return u[:, None] * u[None, :]
+    return u[:, None] * whole_vectors(u[None, :])
+
+
+def sums_before(x: Array) -> Array:
+    """The sum of the entries before each.
+
+    In a kernel by doubling: after j steps an entry holds the 2^j entries before it. Elsewhere every
+    step would be an operation of its own: a masked triangle sums in one, up to the size where its
+    m² work passes cumsum's.
+
+    >>> [int(total) for total in sums_before(jnp.array([3.0, 1.0, 4.0]))]
+    [0, 3, 4]
+    """
+    m = x.shape[0]
+    # Not cumsum(x) − x: beside a large entry of its own, the sum before it would be lost.
+    before = jnp.pad(x[:-1], (1, 0))
+    if _place.get() == "kernel":
+        reach = 1
+        while reach < m:
+            before = before + jnp.pad(before[:-reach], (reach, 0))
+            reach *= 2
+        return before
+    if m > LARGEST_TRIANGLE:
+        return jnp.cumsum(before)
+    return matvec(jnp.tri(m, k=-1, dtype=x.dtype), x)
 
 
 def column(A: Array, j: Array) -> Array:

@@ -205,6 +205,14 @@ def test_the_range_grows_when_a_loss_is_beyond_it():
         assert float(state.S) == wanted
 
 
+def test_experts_are_told_apart_right_after_another_was_far_off():
+    """By hand: losses of 0 and 1 after one of 1e10, 1/(1 + exp(−1))."""
+    rule = EWA(rate=1.0)
+    state = rule.update(rule.init(3), jnp.array([0.0, 0.0, 1e5]), 0.0)
+    state = rule.update(state, jnp.array([0.0, 1.0, 0.0]), 0.0)
+    np.testing.assert_allclose(rule.mix(state), [0.7311, 0.2689, 0.0], atol=1e-4)
+
+
 @pytest.mark.parametrize("rule", [EWA, BOA, MLPoly])
 @pytest.mark.parametrize("value", [0, -0.1, 1.001, np.nan])
 def test_settings_out_of_range(rule, value):
@@ -357,7 +365,7 @@ def test_what_the_docstrings_say_of_the_record():
         assert f"{over[name]['mean']:.3f} (at most {over[name]['largest']:.2f})" in text
     switching = results["streams"]["switching"]["mse"]
     assert switching["ML-Poly, γ 0.99"] < switching["ML-Poly"] < switching["BOA"]
-    assert switching["BOA"] < switching["RLS 0.999"] < switching["EWA"]
+    assert switching["BOA"] < switching["the default, γ 0.999"] < switching["EWA"]
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from jboost.emphasis import Emphasis
+from jboost.products import sums_before, written_for
 
 M = 4
 
@@ -72,6 +73,14 @@ def test_the_chain_is_the_formulas(
     np.testing.assert_allclose(lam, wanted, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(delta, wanted_delta, rtol=1e-9)
     assert (lam[:, 0] == 1).all()
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 8, 20, 100])
+def test_sums_before_are_the_same_in_a_kernel(m: int, x64: None) -> None:
+    gains = np.random.default_rng(m).normal(size=m)
+    with written_for("kernel"):
+        sums = sums_before(jnp.asarray(gains))
+    np.testing.assert_allclose(sums, [gains[:k].sum() for k in range(m)], atol=1e-12)
 
 
 @pytest.mark.parametrize("m", [1, 64, 65, 100])

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import jboost as jb
+from jboost.boost import RLS_COMBINER
+from jboost.combiners.combine import from_mean
 
 NOISE = 0.1
 
@@ -51,6 +53,26 @@ def test_a_million_float32_steps_agree_with_float64(name, x64):
     model = jb.Newton(0.999, ridge=0.01)
     single, double = (excess(model, name, 1_000_000, dtype) for dtype in (np.float32, np.float64))
     assert single == pytest.approx(double, rel=0.02)
+
+
+def test_learners_that_hardly_differ_and_then_do_are_combined_with_care():
+    """What the default combiner came to in their differences, it does not trust when these grow.
+
+    The plain form of the same least squares throws the estimate off by several times the noise.
+    """
+    rng = np.random.default_rng(3)
+    T, m = 3000, 20
+    clean, noise = rng.normal(size=T), 0.3 * rng.normal(size=T + 20)
+    alike = clean[:, None] + 0.003 * rng.normal(size=(T, m))
+    apart = rng.normal(size=(20, m))
+    y, d = np.r_[alike, apart], np.r_[clean, np.zeros(20)] + noise
+    added = {}
+    for form in (jb.Newton, jb.ForwardNewton):
+        combiner = form(0.999, ridge=1.0, max_variance=100.0, shrink=True)
+        prediction = jb.run(from_mean(combiner), y, d)[1].prediction
+        added[form] = np.abs(np.asarray(prediction) - y.mean(axis=1))[T : T + 3].max()
+    assert added[jb.ForwardNewton] < 0.3 < 1.0 < added[jb.Newton]
+    assert isinstance(RLS_COMBINER, jb.ForwardNewton)
 
 
 @pytest.mark.parametrize("name", NAMES[:3])

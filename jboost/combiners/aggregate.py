@@ -139,8 +139,9 @@ class EWA(Aggregation):
             eta, keep = jnp.asarray(self.rate, d.dtype), gamma
         logs = _faded(logs, keep)
         # Only differences count: what is subtracted keeps the best near zero, where digits are.
+        # From the sum and not from the step, which would be lost beside a large loss just before.
         step = jnp.clip(eta * gain, -LARGEST_LOG_WEIGHT, LARGEST_LOG_WEIGHT)
-        logs = logs.add(step - jnp.max(logs.total))
+        logs = Sum(logs.total - jnp.max(logs.total), logs.lost).add(step)
         return EWAState(Sum(jnp.maximum(logs.total, -LARGEST_LOG_WEIGHT), logs.lost), new_S)
 
 

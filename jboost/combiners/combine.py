@@ -75,6 +75,10 @@ class FromMean(Learner):
         left = self.learner.predict(state, x)
         return jnp.mean(known(x, left.dtype)) + left
 
+    def coefficients(self, state: State, x: Any) -> Array:
+        left = self.learner.coefficients(state, x)
+        return 1 / left.shape[0] + left
+
     def update(
         self,
         state: State,
@@ -85,9 +89,9 @@ class FromMean(Learner):
         repeats: Any = 1,
         key: Any = None,
     ) -> State:
-        return self.learner.update(
-            state, x, d - jnp.mean(x), weight=weight, repeats=repeats, key=key
-        )
+        # Of what is known of x, as in `predict`, so that it is computed once for both.
+        mean = jnp.mean(known(x, jnp.asarray(x).dtype))
+        return self.learner.update(state, x, d - mean, weight=weight, repeats=repeats, key=key)
 
 
 def from_mean(combiner: Learner) -> Learner:

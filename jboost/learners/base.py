@@ -137,6 +137,10 @@ class Learner(abc.ABC):
         del state, x, d, key
         return {}
 
+    def coefficients(self, state: State, x: Any) -> jax.Array:
+        """z of the estimate zᵀx at x; the slopes of an estimate that is not of that form."""
+        return jax.grad(self.predict, argnums=1)(state, x)
+
     @property
     def knows_leverage(self) -> bool:
         """Whether there is a :meth:`leverage`."""

@@ -26,6 +26,7 @@ from jboost.products import (
     lengthened,
     matvec,
     square,
+    symmetric_column,
     symmetric_matvec,
     vecmat,
     vecmat_where,
@@ -51,7 +52,7 @@ class RootState(NamedTuple):
 
 
 class CovarianceState(NamedTuple):
-    """Coefficients w, the matrix P, the next diagonal entry of it to look at."""
+    """Coefficients w, the matrix P in whole vectors too, its next diagonal entry to look at."""
 
     w: Array
     P: Array
@@ -94,7 +95,7 @@ class LeastSquares(Learner):
         w, eye = jnp.zeros(num_features, dtype), jnp.eye(num_features, dtype=dtype)
         turn = jnp.zeros((), jnp.int32)
         if self.form == "covariance":
-            return CovarianceState(w, variance * eye, turn)
+            return CovarianceState(w, whole_vectors(variance * eye), turn)
         return RootState(w, whole_vectors(jnp.sqrt(variance) * eye), turn)
 
     def update(
@@ -187,7 +188,7 @@ class LeastSquares(Learner):
         grow = 1 / beta
         new = grow * P
         if self.max_variance is not None:
-            c = column(P, turn)
+            c = symmetric_column(P, turn)
             variance = entry(c, turn)
             a_c = self._excess(variance, learned)
             g_c = _covariances_gain(a_c, variance)
@@ -299,6 +300,11 @@ class ForwardNewton(LeastSquares):
     """
 
     def predict(self, state: NewtonState, x: Any) -> Array:
-        x = known(x, state.w.dtype)
-        beta = jnp.asarray(self.forgetting, x.dtype)
-        return dot(state.w, x) * (beta / (beta + self.leverage(state, x)))
+        return dot(state.w, known(x, state.w.dtype)) * self._share(state, x)
+
+    def coefficients(self, state: NewtonState, x: Any) -> Array:
+        return state.w * self._share(state, x)
+
+    def _share(self, state: NewtonState, x: Any) -> Array:
+        beta = jnp.asarray(self.forgetting, state.w.dtype)
+        return beta / (beta + self.leverage(state, x))
