@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from ledger import COMBINERS, NM, READINGS, SGD, Answer, Records, claim, under, verdict
-from protocol import BOOSTED
+from ledger import NM, READINGS, SGD, Answer, Records, claim, under, verdict
+from protocol import BOOSTED, COMBINERS
 
 
 def cell(r: Records, stream: str, reading: str, name: str, combiner: str) -> dict[str, Any]:

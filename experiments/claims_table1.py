@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from ledger import CHOSEN, NM, SGD, Answer, Records, claim, under, verdict
-from protocol import ALGORITHMS, BOOSTED, TABLE1, method
+from ledger import NM, SGD, Answer, Records, claim, under, verdict
+from protocol import ALGORITHMS, BOOSTED, DRAWN, TABLE1, TABLED, method
 
 # Parameters
 
@@ -21,7 +21,7 @@ def best(r: Records, name: str, parameter: str, combiner: str) -> tuple[float, f
 def optimum(r: Records, parameter: str, low: float, high: float) -> Answer:
     passed, failed = [], []
     for name in ("BSGD-RU", "BNM-RU"):
-        for combiner in CHOSEN:
+        for combiner in DRAWN:
             value, error = best(r, name, parameter, combiner)
             text = f"{name} {combiner} at {value:g} ({error:.4f})"
             (passed if low <= value <= high else failed).append(text)
@@ -37,7 +37,7 @@ def at_value(r: Records, name: str, parameter: str, value: float, combiner: str)
 def _(r: Records) -> Answer:
     passed, failed = [], []
     for name in ("BSGD-RU", "BNM-RU"):
-        for combiner in CHOSEN:
+        for combiner in DRAWN:
             few, thirty, sixty = (at_value(r, name, "m", m, combiner) for m in (5, 30, 60))
             text = f"{name} {combiner} {few:.4f} {thirty:.4f} {sixty:.4f}"
             fits = thirty < 0.99 * few and sixty > 0.99 * thirty
@@ -70,7 +70,7 @@ def _(r: Records) -> Answer:
 def _(r: Records) -> Answer:
     passed, failed = [], []
     for name in ("BSGD-RU", "BNM-RU"):
-        for combiner in CHOSEN:
+        for combiner in DRAWN:
             one, large = (at_value(r, name, "dependence", c, combiner) for c in (1.0, 100.0))
             text = f"{name} {combiner} {one:.4f} to {large:.4f}"
             (passed if large > one else failed).append(text)
@@ -98,7 +98,7 @@ def _(r: Records) -> Answer:
 @claim("§8.3", "σ_m² must be “in the order of the MSE” to be at its best")
 def _(r: Records) -> Answer:
     counts = {}
-    for combiner in CHOSEN:
+    for combiner in TABLED:
         multiples = [
             block["cells"][name]["combiners"][combiner]["multiple"]
             for block in r["table1"]["results"].values()
@@ -119,7 +119,7 @@ def wins(
     r: Records, names: tuple[str, ...], sets: tuple[str, ...], limit: float
 ) -> tuple[list[str], list[str]]:
     passed, failed = [], []
-    for combiner in CHOSEN:
+    for combiner in TABLED:
         ratios = [
             r["table1"]["results"][s]["cells"][n]["combiners"][combiner]["ratio"]
             for s in sets
@@ -164,7 +164,7 @@ def _(r: Records) -> Answer:
 def _(r: Records) -> Answer:
     cells = r["table1"]["results"]["puma8nh"]["cells"]
     passed, failed = [], []
-    for combiner in CHOSEN:
+    for combiner in TABLED:
         errors = {n: cells[n]["combiners"][combiner]["mse"]["mean"] for n in BOOSTED}
         least = min(errors, key=lambda n: errors[n])
         sgd = all(cells[n]["combiners"][combiner]["ratio"] < 1 for n in SGD)

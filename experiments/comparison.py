@@ -10,6 +10,7 @@ from common import Curve, Experiment, ase, ase_panel, curve, spread
 from jax import Array
 from protocol import (
     BOOSTED,
+    DRAWN,
     SINGLE,
     Settings,
     all_combined,
@@ -24,7 +25,6 @@ from protocol import (
 from jboost.reports import plots
 
 READINGS = {"literal": True, "safe": False}
-DRAWN = ("NSGD 0.01", "uniform", "RLS")  # the combiners whose curves are kept
 
 
 def compare(

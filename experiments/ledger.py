@@ -15,8 +15,6 @@ Records = dict[str, Any]
 Answer = tuple[str, str]
 LETTERS = {"target_mse": "σ_m²", "dependence": "c", "m": "m"}
 READINGS = ("literal", "safe")
-COMBINERS = ("NSGD 0.1", "NSGD 0.01", "NSGD 0.001", "uniform", "RLS", "forward RLS")
-CHOSEN = ("NSGD 0.01", "uniform", "forward RLS")
 SGD, NM = BOOSTED[:3], BOOSTED[3:]
 
 

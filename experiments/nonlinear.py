@@ -124,12 +124,8 @@ def tree(rows: int, seeds: int) -> tuple[dict[str, Any], list[Line]]:
         found = {kind: wide(kind, inputs, rows, seeds) for kind in KINDS}
         out[f"inputs that do not matter, {inputs}"] = found
         ratios = {kind: own["32 inputs"] / own["3 inputs"] for kind, own in found.items()}
-        if inputs == "uniform":
-            lines += [Line(f"{cost}, {kind}", "≤", WIDE_WANTED, ratios[kind]) for kind in KINDS]
-        else:
-            worst = max(ratios, key=lambda kind: ratios[kind])
-            what = f"{cost}, normal inputs, the worst of these ({worst})"
-            lines.append(Line(what, "≤", WIDE_WANTED, ratios[worst]))
+        for kind in KINDS:
+            lines.append(Line(f"{cost}, {inputs}, {kind}", "≤", WIDE_WANTED, ratios[kind]))
     return out, lines
 
 

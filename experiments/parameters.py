@@ -17,6 +17,7 @@ import numpy as np
 from common import Experiment, ase, dress, spread, style
 from jax import Array
 from protocol import (
+    DRAWN,
     DUFFING,
     Settings,
     alone,
@@ -33,7 +34,6 @@ import jboost as jb
 from jboost.reports import plots
 
 NAMES = ("BSGD-RU", "BNM-RU")
-CHOSEN = ("NSGD 0.01", "uniform", "RLS")
 SWEEPS = {
     "target_mse": (0.001, 0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.7, 1.0, 2.0, 4.0),
     "dependence": (0.0, 0.1, 0.2, 0.5, 0.7, 1.0, 1.5, 2.0, 5.0, 10.0, 100.0),
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     sweeps = QUICK if experiment.quick else SWEEPS
     xs, ds = jb.streams.duffing(T)
     keys = jax.random.split(jax.random.key(3), n)
-    chosen = {name: each for name, each in combiners(literal=True).items() if name in CHOSEN}
+    chosen = {name: each for name, each in combiners(literal=True).items() if name in DRAWN}
 
     def row(y: Array, updates: Array) -> dict[str, Any]:
         """MSE by combiner and updates a step, over the keys."""
@@ -110,7 +110,7 @@ def figure(results: dict[str, Any]) -> Any:
         for i, name in enumerate(NAMES):
             ax, block = axes[i, j], results[name][parameter]
             values, base = block["values"], results[method(name)]
-            for k, combiner in enumerate(CHOSEN, start=1):
+            for k, combiner in enumerate(DRAWN, start=1):
                 mean = np.array([row["mse"][combiner]["mean"] for row in block["rows"]])
                 sd = np.array([row["mse"][combiner]["sd"] for row in block["rows"]])
                 ax.errorbar(values, mean, sd, label=combiner, capsize=2, **style(k, markers=True))

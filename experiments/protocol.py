@@ -25,6 +25,12 @@ SINGLE = ("SGD", "NM")
 BOOSTED = ("BSGD-WU", "BSGD-DR", "BSGD-RU", "BNM-WU", "BNM-DR", "BNM-RU")
 ALGORITHMS = ("SGD", *BOOSTED[:3], "NM", *BOOSTED[3:])
 
+# The combiners that stationary and chaotic data are run under; those of the figures and of the
+# sweeps of parameters, which are literal; and those of Table 1, which is of safe models.
+COMBINERS = ("NSGD 0.1", "NSGD 0.01", "NSGD 0.001", "uniform", "RLS", "forward RLS")
+DRAWN = ("NSGD 0.01", "uniform", "RLS")
+TABLED = ("NSGD 0.01", "uniform", "forward RLS")
+
 # Table 1 of the paper, MSE, in the order of ALGORITHMS.
 TABLE1 = {
     "mv": (0.2711, 0.2707, 0.2706, 0.2707, 0.2592, 0.2645, 0.2587, 0.2584),

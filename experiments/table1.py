@@ -24,6 +24,7 @@ from protocol import (
     BOOSTED,
     SINGLE,
     TABLE1,
+    TABLED,
     Settings,
     boosted,
     chain_of,
@@ -42,7 +43,6 @@ FORGETTING = (0.99, 0.995, 0.999, 0.9995, 0.9999, 1.0)
 RIDGES = (0.01, 0.1, 1.0)
 MULTIPLES = (0.1, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0, 8.0, 16.0)  # σ_m² over the single's MSE
 KEYS = 5  # and so many runs are batched, whatever they are
-CHOSEN = ("NSGD 0.01", "uniform", "forward RLS")
 DRAWN = ("puma8nh", "kin8nm", "ypmsd")
 LARGEST_BATCHED = 30  # features; beyond, the matrices of several runs no longer share a cache
 
@@ -93,7 +93,7 @@ class OneSet:
         self.name, self.multiples = name, np.asarray(multiples)
         self.xs, self.ds = jnp.asarray(xs, jnp.float32), jnp.asarray(ds, jnp.float32)
         self.repeated = jnp.broadcast_to(self.ds, (KEYS, len(ds)))
-        self.combiners = {c: k for c, k in combiners(literal=False).items() if c in CHOSEN}
+        self.combiners = {c: k for c, k in combiners(literal=False).items() if c in TABLED}
         self.keys = jax.random.split(jax.random.key(0), KEYS)
 
     def run(self) -> dict[str, Any]:

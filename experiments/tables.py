@@ -8,12 +8,11 @@ from typing import Any
 import claims
 import defects
 from ledger import LETTERS
-from protocol import ALGORITHMS, BOOSTED, SINGLE, method
+from protocol import ALGORITHMS, BOOSTED, COMBINERS, DRAWN, SINGLE, TABLED, method
 
 from jboost.datasets import SETS
 
 Record = dict[str, Any]
-COMBINERS = ("NSGD 0.1", "NSGD 0.01", "NSGD 0.001", "uniform", "RLS", "forward RLS")
 
 
 def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -95,7 +94,7 @@ def parameters(record: Record) -> str:
     rows = []
     for name in ("BSGD-RU", "BNM-RU"):
         for parameter, block in record["results"][name].items():
-            for combiner in ("NSGD 0.01", "uniform", "RLS"):
+            for combiner in DRAWN:
                 errors = [row["mse"][combiner]["mean"] for row in block["rows"]]
                 at = errors.index(min(errors))
                 rows.append(
@@ -146,11 +145,11 @@ def table1_settings(record: Record) -> str:
             " ".join(
                 f"{cells[algorithm]['combiners'][combiner]['multiple']:g}" for algorithm in BOOSTED
             )
-            for combiner in ("NSGD 0.01", "uniform", "forward RLS")
+            for combiner in TABLED
         ]
         own = [cells[single]["setting"] for single in SINGLE]
         rows.append([title(name, block), f"{block['T']}", f"{block['features']}", *own, *multiples])
-    head = ["set", "T", "r", "SGD", "NM", "σ_m²/MSE: NSGD 0.01", "uniform", "forward RLS"]
+    head = ["set", "T", "r", "SGD", "NM", f"σ_m²/MSE: {TABLED[0]}", *TABLED[1:]]
     data = record["settings"]["data"]
     line = run_line(record, "models", "m", "max_reuse", "dependence", "keys")
     return f"{line} Data: {data}.\n\n{markdown(head, rows)}"

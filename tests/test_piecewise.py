@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import jboost as jb
+from jboost.learners import splits
 from jboost.learners.piecewise import PiecewiseLinear
 
 KEY = jax.random.key(0)
@@ -134,6 +135,37 @@ def test_the_noise_in_the_slopes_of_a_split_root_is_not_in_the_estimate():
     d = 4 * np.abs(x[:, 0]) + 0.1 * rng.normal(size=T)
     model = PiecewiseLinear(1)
     assert mse(model, x, d, last=1000) < 1.2 * mse(model, x[:, :1], d, last=1000)
+
+
+def held(seeds, slopes, first):
+    """Error of the tree over that of its line, from ``first`` on, over the noise-free target."""
+    tree, line = [], []
+    for seed in range(seeds):
+        x, rng = uniform(192, 32, seed)
+        clean = x @ slopes(rng)
+        d = np.float32(clean + 0.3 * rng.normal(size=len(x)))
+        for model, errors in ((PiecewiseLinear(1), tree), (jb.Newton(), line)):
+            prediction = jb.run(model, x, d, KEY)[1].prediction
+            errors.append(np.mean((prediction - clean)[first:] ** 2))
+    return np.mean(tree) / np.mean(line)
+
+
+def test_slopes_of_inputs_that_do_not_matter_are_left_out():
+    """Three of 32 slopes are not noise: of the line's error from 64 samples on most goes."""
+    three = np.float32(np.isin(np.arange(32), (3, 17, 29)))
+    assert held(4, lambda rng: three, 64) < 0.5
+
+
+def test_slopes_that_all_matter_are_kept():
+    assert held(4, lambda rng: rng.normal(size=32), 64) < 1.2
+
+
+def test_what_is_expected_of_a_cut_adds_up_to_one():
+    """Level and the slope of its own input a quarter each, the other slopes a half."""
+    half = np.array([[2, 2, 1, 1, 1, 1], [2, 1, 2, 1, 1, 1]]) / 8
+    shares = np.exp(-splits._prices(5, 3))
+    np.testing.assert_allclose(shares[[0, 2, 3]], half[[0, 0, 1]])
+    np.testing.assert_allclose(np.exp(-splits._prices(32, 7)).sum(1), 1)
 
 
 @pytest.mark.parametrize("learner", [jb.NLMS(1.0), jb.Newton(0.5)])

@@ -6,7 +6,8 @@
 | g_k    |            | the estimate of what lies below: node k, mixed with its subtree |
 | w_k    |            | the share of the subtree, σ(odds)                              |
 | n      | `mass`     | how much a node has learned from                               |
-| ε      | `error`    | the mean absolute error of f_k over the last WINDOW samples    |
+| ε      | `error`    | the mean absolute error of f_k: of the last half, then WINDOW  |
+| t      |            | the shares of a learner's inputs, by their odds, `worth`       |
 
 Nodes are numbered as in a heap: 1 is the root, 2i and 2i + 1 the children of i; 0, above the root,
 has a learner whose slopes are held small. All arrays are as large as the whole tree from the start.
@@ -22,15 +23,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from jboost import checks
-from jboost.learners import splits
+from jboost.learners import shares, splits
 from jboost.learners.base import Around, Learner, Number, State, model, repeated, static
 from jboost.learners.newton import Newton
 from jboost.numerics import dtype_of, known, usable
 
 FADE = 0.99  # odds forget all but the last hundred samples of a region, so that they can turn
-LOW, HIGH = -3.0, 10.0  # odds in nats; a subtree that is of no use keeps a share of 5 %
-STEP = 2.0  # nats; one sample changes the odds by no more, so that an outlier decides nothing
 WINDOW = 500.0  # samples of a node's mean error: follows a learner that still improves
+KEEN = 2.0  # and it is of the last half while they are few: the first are of no learner yet
 EARLY = 20.0  # samples, before which a mean error is not one to clip by
 RARE = 5.0  # mean errors; what is beyond counts as that much
 REACH = 3.0  # standard deviations of the parent's error; a child corrects by no more
@@ -50,6 +50,7 @@ class TreeState(NamedTuple):
     centre: Array  # (N/2, r) what is taken from its children's inputs, and
     scale: Array  # (N/2, r) what they are then multiplied by
     odds: Array  # (N/2,) for what lies below a node, in nats
+    worth: Array  # (N, r + 1) the odds for each input of its learner, then for leaving any out
     search: splits.Search  # (N/2, …)
 
 
@@ -58,7 +59,9 @@ class _Look(NamedTuple):
 
     nodes: Array
     active: Array  # whether the tree has grown that far
-    inputs: Array  # (depth + 2, r + 1) what the learners of the path see
+    inputs: Array  # (depth + 2, r + 1) what the learners of the path learn at, and
+    taken: Array  # what they estimate at
+    parts: Array  # (depth + 2, r) what each input adds there, were its share 1
     rows: State
     f: Array
     below: Array  # g_1 … g_(depth+1)
@@ -93,13 +96,26 @@ class PiecewiseLinear(Around):
     do not matter and that its children are not to look at. A subtree of a small share leaves nearly
     all of d, and as each learner meets what the one below did not take, they do not overshoot.
 
+    Nor are all inputs of a learner taken whole. It learns at x and estimates at μ + t∘(x − μ), so
+    that of a linear one with the slopes w each w_i is t_i w_i (the garrote). With its part
+    c_i = w_i (x_i − μ_i), and e the error left by node and subtree, the odds of an input are what
+    it gains, and so are those of leaving any out, which have the share v:
+
+        t_i = 1 − v (1 − s_i),    s_i = σ(l_i),
+        l_i ← l_i + ½ ((e + t_i c_i)² − (e − (1 − t_i) c_i)²)/σ_k²
+
+    They are not faded, as a slope of noise costs the most by far in its first samples, but bounded,
+    so that they can turn. Of r slopes whose noise adds σ² r/n those that matter remain, long before
+    the root has the samples for all; and where all matter a little, v keeps them. (For learners
+    that are not linear w is the gradient at what is taken.)
+
     Above the root is f_0 = h_0(0.03 x, 1), with which the tree is mixed like a node with its
     subtree: by the default ridge of 0.01 a line whose slopes are drawn to zero by as much as 11
     samples of unit power. It is better while there are about as many samples as inputs, where
     least squares passes through every sample, noise included.
 
-    A leaf is split, for good, at the best of the quantiles of its own samples once a change of
-    slope or level there gains more than ``evidence`` nats beyond the logarithm of the number of
+    A leaf is split, for good, at the best of the quantiles of its own samples once the changes of
+    slope and level there gain more than ``evidence`` nats beyond the logarithm of the number of
     places looked at (see :mod:`jboost.learners.splits`); s, in [0.03, 1], is small for inputs whose
     slope did not change.
 
@@ -108,8 +124,8 @@ class PiecewiseLinear(Around):
     O(r² C) for the search, and the state holds 2^depth (2r² + O(r² C)) numbers.
 
     On the first 8,192 samples of two real sets, scaled to [−1, 1], the mean squared error at depth
-    5 is .081 on puma8nh (a linear learner with a constant: .136) and .0023 on mv (.041). A linear
-    stream costs up to 3 % more than its learner alone. Splits are not taken back: after a change of
+    5 is .079 on puma8nh (a linear learner with a constant: .136) and .0022 on mv (.041). A linear
+    stream costs a little more than its learner alone. Splits are not taken back: after a change of
     the stream the regions learn anew, and only what lies below the leaves can be split.
 
     ``experiments/nonlinear.py`` has what 29 inputs that do not matter add to the error of a tree
@@ -120,13 +136,14 @@ class PiecewiseLinear(Around):
 
     Args:
       depth: how often a region may be split again, 1 to 12; at most 2^depth regions.
-      learner: any learner. Its state starts afresh in each region.
+      learner: any learner whose estimate has a gradient. Its state starts afresh in each region.
       evidence: ≥ 0, in nats; a stream without anything to split is split at a leaf with a
-        probability of about e^−evidence.
+        probability of a few times e^−evidence, as it is looked at after every sample.
       cuts: C ≥ 1, the candidates an input.
       grace: ≥ 1, how many samples place a region's candidates before evidence is counted.
 
-    Reference: F. Willems, Y. Shtarkov, T. Tjalkens, The context-tree weighting method, 1995.
+    References: F. Willems, Y. Shtarkov, T. Tjalkens, The context-tree weighting method, 1995;
+    L. Breiman, Better subset regression using the nonnegative garrote, 1995.
 
     >>> import jboost as jb, numpy as np
     >>> x = np.random.default_rng(0).uniform(-1, 1, (1000, 2)).astype(np.float32)
@@ -183,6 +200,7 @@ class PiecewiseLinear(Around):
             centre=jnp.zeros((N // 2, num_features), dtype),
             scale=jnp.ones((N // 2, num_features), dtype),
             odds=jnp.zeros(N // 2, dtype),
+            worth=jnp.full((N, num_features + 1), shares.DOUBT, dtype),
             search=jax.tree.map(lambda a: jnp.broadcast_to(a, (N // 2, *a.shape)), search),
         )
 
@@ -235,9 +253,14 @@ class PiecewiseLinear(Around):
         above = nodes[:-1]
         scaled = state.scale[above] * (x[None, :] - state.centre[above])
         scaled = jnp.concatenate([splits.FLOOR * x[None, :], scaled])
-        inputs = jnp.concatenate([scaled, jnp.ones((self.depth + 2, 1), dtype)], axis=1)
+        mean = state.search.mean[1]
+        middle = jnp.stack([splits.FLOOR * mean, mean, *[jnp.zeros_like(mean)] * self.depth])
+        taken = middle + shares.taken(state.worth[nodes])[1] * (scaled - middle)
+        level = jnp.ones((self.depth + 2, 1), dtype)
+        inputs, taken = (jnp.concatenate([a, level], axis=1) for a in (scaled, taken))
         rows = jax.tree.map(lambda a: a[nodes], state.learners)
-        h = jax.vmap(self.learner.predict)(rows, inputs)
+        h, slopes = jax.vmap(jax.value_and_grad(self.learner.predict, 1))(rows, taken)
+        parts = slopes[:, :-1] * known(scaled - middle, dtype)
         limit = REACH * splits.SIGMA * state.error[above]
         correction = jnp.concatenate([h[1:2], jnp.clip(h[2:], -limit[1:], limit[1:])])
         f = jnp.cumsum(jnp.where(active[1:], correction, 0))
@@ -247,7 +270,8 @@ class PiecewiseLinear(Around):
         for k in reversed(range(self.depth + 1)):
             below.append(estimate)
             estimate = f[k] + w[k] * (estimate - f[k])
-        return _Look(nodes, active, inputs, rows, f, jnp.stack(below[::-1]), estimate, w, limit)
+        below = jnp.stack(below[::-1])
+        return _Look(nodes, active, inputs, taken, parts, rows, f, below, estimate, w, limit)
 
     def _update_once(self, state: TreeState, x: Any, d: Any, weight: Number, key: Any) -> TreeState:
         dtype = state.mass.dtype
@@ -264,21 +288,29 @@ class PiecewiseLinear(Around):
         n, error = state.mass[nodes], state.error[nodes]
         e = d - f
         limit = jnp.where(n > EARLY, RARE * error, jnp.inf)
-        share = m / jnp.maximum(jnp.minimum(n + m, WINDOW), SMALLEST)
+        share = m / jnp.maximum(jnp.minimum(n / KEEN + m, WINDOW), SMALLEST)
         size = jnp.minimum(jnp.abs(e), limit)
 
         unit = jnp.where(error > 0, 1 / jnp.maximum(splits.SIGMA * error, SMALLEST), 0)
-        # Clipped before they are squared: the difference of two overflows would be NaN.
-        a, b = (jnp.clip(v * unit[:-1], -1e6, 1e6) for v in (e[:-1], d - look.below))
-        gain = jnp.clip((a * a - b * b) / 2, -STEP, STEP)
+        gain = shares.gain(e[:-1], d - look.below, unit[:-1])
         odds = state.odds[nodes[:-1]]
-        odds = jnp.clip(odds + m[1:] * (gain - (1 - FADE) * odds), LOW, HIGH)
+        odds = jnp.clip(odds + m[1:] * (gain - (1 - FADE) * odds), shares.LOW, shares.HIGH)
+
+        worth = state.worth[nodes]
+        without, with_it = shares.contrasts(worth, look.parts)
+        left = jnp.concatenate([e[:1], d - look.below])[:, None]
+        gain = shares.gain(left - without, left - with_it, unit[:, None])
+        worth = jnp.clip(worth + m[:, None] * gain, shares.LOW, shares.HIGH)
+        kept = state.worth  # a row at a time: a scatter takes longer than a small tree's step
+        for k in range(self.depth + 2):
+            kept = _put(kept, nodes[k], worth[k])
 
         state = state._replace(
             learners=learners,
             mass=_put_path(state.mass, nodes, n + m),
             error=_put_path(state.error, nodes, error + share * (size - error)),
             odds=_put_path(state.odds, nodes[:-1], odds),
+            worth=kept,
         )
         return self._split(state, look, known(x, dtype), e * unit, m[0])
 
@@ -299,7 +331,7 @@ class PiecewiseLinear(Around):
             learners = _put(learners, look.nodes[k], row)
             if k > 1:
                 limit = look.limit[k - 1]
-                h = jnp.clip(self.learner.predict(row, x), -limit, limit)
+                h = jnp.clip(self.learner.predict(row, look.taken[k]), -limit, limit)
                 under = jnp.where(on, look.w[k - 1] * (h + under), 0)
         return learners
 
@@ -310,7 +342,7 @@ class PiecewiseLinear(Around):
         place = jnp.minimum(leaf, self.depth)
         node = _row(look.nodes, place)
         r = x.shape[0]
-        enough = jnp.asarray(self.evidence, x.dtype) + math.log(r * self.cuts * (r + 1))
+        enough = jnp.asarray(self.evidence, x.dtype) + math.log(r * self.cuts)
 
         def seek(search: splits.Search) -> tuple[Any, ...]:
             search = splits.add(search, x, _row(e, place), mass, self.grace)

@@ -25,6 +25,7 @@ import math
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 SIGMA = math.sqrt(math.pi / 2)  # a normal's standard deviation, over its mean absolute deviation
@@ -94,12 +95,16 @@ def add(search: Search, x: Array, e: Array, mass: Array, grace: int) -> Search:
 
 
 def best(search: Search) -> tuple[Array, Array, Array, Array]:
-    """(gain, cut, centre, scale): what the best cut gains at most, it, and its children's inputs.
+    """(excess, cut, centre, scale): of the best cut, and its children's inputs.
 
     A region that behaves differently on two sides of an input mostly does so in several regressors,
-    while the shadow of that difference on another input is in one. So the cuts are compared by
-    Σ max(0, G − ln(r + 1)) over the regressors: ln(r + 1) is what the largest of r + 1 gains of
-    nothing comes to.
+    while the shadow of that difference on another input is in one. So the evidence of a cut is
+
+        Σ max(0, G_i − c_i),    c_i = ln 4 for level and the slope of its own input,
+                                      ln 2(r − 1) for the slopes of the others
+
+    where Σ e^−c_i = 1: half of what is expected is a function of the one input that is cut (steps,
+    hinges, curves), and half, shared by the r − 1 others, that it changes what they do.
     """
     sums = search.score, search.power, search.cross
     S, V = _about_level(*(a[-1:] for a in sums))
@@ -107,24 +112,31 @@ def best(search: Search) -> tuple[Array, Array, Array, Array]:
     S_L, V_L = _about_level(*(a[-1:] - a[:-1] for a in sums))
     G = (_ratio(S_R, V_R) + _ratio(S_L, V_L) - _ratio(S, V)) / 2
     G = jnp.where((V_R > LEAST) & (V_L > LEAST), G, 0)
-    excess = jnp.sum(jnp.maximum(G - math.log(G.shape[1]), 0), axis=1)
+    c = jnp.asarray(_prices(*search.cuts.shape), G.dtype)
+    excess = jnp.sum(jnp.maximum(G - c, 0), axis=1)
     cut = jnp.argmax(excess).astype(jnp.int32)
-    return jnp.max(G[cut]), cut, *_standard(search, G[cut, 1:])
+    return excess[cut], cut, *_standard(search, G[cut, 1:], c[cut, 1:])
 
 
-def _standard(search: Search, G: Array) -> tuple[Array, Array]:
+def _prices(r: int, C: int) -> np.ndarray:
+    """c_i by cut and regressor: (r C, r + 1)."""
+    c = np.full((r, r + 1), math.log(2 * max(r - 1, 1)))
+    c[:, 0] = c[np.arange(r), 1 + np.arange(r)] = math.log(4)
+    return np.repeat(c, C, axis=0)
+
+
+def _standard(search: Search, G: Array, c: Array) -> tuple[Array, Array]:
     """Two new regions see s (x − centre)/deviation: s is 1 where the slope changed, else little.
 
-        s² = max(FLOOR², 1 − ln(r + 1)/G)
+        s² = max(FLOOR², 1 − c/G)
 
-    is the positive-part shrinkage of Stein, with the noise that the largest of r + 1 has. Of a
-    standardised input n samples have the power s² n, so that a linear learner of ridge v learns
-    the change of a slope as if v/s² samples had said that there is none, in whatever units x is.
-    The floor makes of the default 0.01 eleven: an input that did not seem to matter costs next to
-    nothing and yet is learned within some dozens of samples if it does.
+    is the positive-part shrinkage of Stein, with the noise that the largest of as many as c counts
+    has. Of a standardised input n samples have the power s² n, so that a linear learner of ridge v
+    learns the change of a slope as if v/s² samples had said that there is none, in whatever units
+    x is. The floor makes of the default 0.01 eleven: an input that did not seem to matter costs
+    next to nothing and yet is learned within some dozens of samples if it does.
     """
-    noise = math.log(G.shape[0] + 1)
-    s = jnp.sqrt(jnp.maximum(1 - noise / jnp.maximum(G, noise), FLOOR**2))
+    s = jnp.sqrt(jnp.maximum(1 - c / jnp.maximum(G, c), FLOOR**2))
     # A constant is a level, which every region has: it is left as it is.
     varies = _varies(search)
     scale = jnp.where(varies, s / jnp.where(varies, SIGMA * search.spread, 1), 1)
