@@ -27,7 +27,7 @@ from jax.core import Tracer
 from jboost import checks
 from jboost.layout import lanes
 from jboost.learners.base import Learner, State
-from jboost.products import written_for
+from jboost.products import LARGEST_SUM, written_for
 
 log = logging.getLogger("jboost.engine")
 
@@ -60,6 +60,7 @@ class Plan(NamedTuple):
     reason: str
     layouts: lanes.Layouts
     long: bool = False  # more than LONG operations
+    unrolled: bool = False  # compiled with more unrolling of loops
 
     @property
     def skips(self) -> bool:
@@ -115,7 +116,7 @@ def fold(
     if plan.form == "plain":
         plain = _plain_in_place if donate else _plain
         return plain(scan, model, state, xs, ds, key, observe, plan.layouts)
-    kernel = _long_kernel if plan.long else _kernel
+    kernel = _kernels[plan.unrolled]
     return kernel(scan, model, state, xs, ds, *_words(key), observe, plan.layouts)[0]
 
 
@@ -162,6 +163,35 @@ def _call(
 # Without this option XLA puts fusions into the call that it cannot compile there.
 OPTIONS = {"xla_cpu_experimental_ynn_fusion_type": ""}
 
+# At XLA's own level, 3, short loops over the copies are unrolled before they are made vector code,
+# and stay one number at a time. Measured with m = 20, one kernel, µs a step at the levels 3 and 2:
+# BSGD-WU at r = 3 .19 and .14, BNM-WU .30 and .21, at r = 12 .96 and .84, with the default combiner
+# at r = 3 .63 and .43. Not so where the copies are matrices of more columns, up to the size that is
+# written as sums: BNM-WU at r = 16 1.7 and 2.6, at r = 21 3.1 and 4.7. Level 2 compiles programs of
+# thousands of operations in two thirds of the time.
+LEVEL = "xla_backend_optimization_level"
+WIDEST_AT_LEVEL_2 = 14
+
+
+def kernels(f: Callable[..., Any], **static: Any) -> dict[bool, Any]:
+    """f as the outermost ``jit`` around a kernel; by whether more loops are to be unrolled.
+
+    Who names a level in XLA_FLAGS gets that one.
+    """
+    named = LEVEL in os.environ.get("XLA_FLAGS", "")
+    return {
+        unrolled: jax.jit(
+            f, compiler_options=OPTIONS if named else OPTIONS | {LEVEL: level}, **static
+        )
+        for unrolled, level in ((False, 2), (True, 3))
+    }
+
+
+def _is_unrolled(state: State) -> bool:
+    """Whether it holds copies of matrices that are wide, but still written as sums."""
+    sides = [leaf.shape[-1] for leaf in jax.tree.leaves(state) if leaf.ndim > 2]
+    return any(WIDEST_AT_LEVEL_2 < side <= LARGEST_SUM for side in sides)
+
 
 def _in_one_kernel(
     scan: Scan,
@@ -184,16 +214,8 @@ def _in_one_kernel(
     return (lanes.gather(layouts, state), trace), corners
 
 
-_static = ("scan", "impl", "observe", "layouts")
-_kernel = jax.jit(_in_one_kernel, static_argnames=_static, compiler_options=OPTIONS)
-# One level of optimisation less: a program of thousands of operations compiles in two thirds of the
-# time and is as fast; small ones would lose up to 40 %.
-_long_kernel = jax.jit(
-    _in_one_kernel,
-    static_argnames=_static,
-    compiler_options=OPTIONS | {"xla_backend_optimization_level": 2},
-)
-LONG = 3000
+_kernels = kernels(_in_one_kernel, static_argnames=("scan", "impl", "observe", "layouts"))
+LONG = 3000  # operations: from about here on to compile takes many seconds
 
 
 def one_kernel(f: Callable[..., Any], *operands: Any, changed: tuple[Any, ...] = ()) -> Any:
@@ -259,7 +281,7 @@ def plan_for(
     if seen not in _plans:
         form, reason, long = _form(scan, model, state, xs, ds, key, observe)
         layouts = lanes.choose(model, state, kernel=form == "kernel")
-        _plans[seen] = Plan(form, reason, layouts, long)
+        _plans[seen] = Plan(form, reason, layouts, long, not long and _is_unrolled(state))
     return _plans[seen]
 
 
@@ -279,7 +301,7 @@ def _form(
     if size > LARGEST_KERNEL:
         return "plain", f"a state of {size:,} bytes is more than one kernel is good for", False
     layouts = lanes.choose(model, state, kernel=True)
-    program = _kernel.trace(scan, model, state, xs, ds, *_words(key), observe, layouts)
+    program = _kernels[False].trace(scan, model, state, xs, ds, *_words(key), observe, layouts)
     known = {*_KNOWN.split(), "xla_metadata_value"}
     operations = [*_primitives(program.jaxpr.jaxpr)]
     unknown = {*operations} - known

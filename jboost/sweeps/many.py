@@ -60,7 +60,7 @@ def prepare(way: Way, batch: Batch, xs: Any, ds: Any) -> tuple[Callable[..., Any
     It is compiled here and now, under the settings of the calling thread, so that other threads
     may call it; once for each structure of model and shape of batch.
     """
-    program = _kernel if way.plan.form == "kernel" else _plain
+    program = _kernels[way.plan.unrolled] if way.plan.form == "kernel" else _plain
     traced = program.trace(way, batch, xs, ds)
     if traced.jaxpr not in _compiled:
         _compiled[traced.jaxpr] = traced.lower().compile()
@@ -86,7 +86,7 @@ def _run_batch(way: Way, batch: Batch, xs: Array, ds: Array) -> Any:
 
 
 _plain = jax.jit(_run_batch, static_argnums=0)
-_kernel = jax.jit(_run_batch, static_argnums=0, compiler_options=engine.OPTIONS)
+_kernels = engine.kernels(_run_batch, static_argnums=0)
 
 
 def _on_one_device(way: Way, batch: Batch, xs: Array, ds: Array) -> Any:
