@@ -128,7 +128,8 @@ class Learner(abc.ABC):
         """The state after learning (x, d) ``repeats`` times with importance ``weight``.
 
         ``repeats`` is the Python number 1, a boolean array or an integer array, so that only what
-        may be repeated pays for the closed form. ``key`` is the key of the whole run: a learner
+        may be repeated pays for the closed form. Its type may have no more bits than it needs:
+        convert it before calculating with it, as ``repeats + 1`` may not fit. ``key`` is the key of the whole run: a learner
         that draws folds its own step count into it.
         """
 
