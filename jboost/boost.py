@@ -219,6 +219,8 @@ class Boosted(Learner):
         for (learner, place), states in zip(self._groups, state.learners, strict=True):
             lam = look.weight[place] if jnp.ndim(look.weight) else None
             n = look.repeats[place] if jnp.ndim(look.repeats) else None
+            if n is not None and learner.repeats_in_closed_form:
+                n = self.mode.in_few_bits(n)
             own = keys[place] if keys is not None and learner.needs_key else None
             if self.walk == "one by one":
                 learners.append(copies.one_by_one(learn, learner, place, n, states, lam, n, own))
@@ -264,6 +266,9 @@ def boost(
     weighted MSE/4 so far. The estimates are combined as d̂ = zᵀy.
 
     With ``dependence=0`` every λ is 1: the ordinary mixture of experts.
+
+    It is made for targets of about unit size: put it inside ``ScaleTarget`` where they are not. In
+    float32 the default combiner loses its digits to targets of 1e5 and more.
 
     Args:
       learner: a learner, or a list of them (then m is its length), or a function that makes the

@@ -71,7 +71,8 @@ def spending(weight: Any, repeats: Any) -> None:
     if is_traced(repeats):
         return
     array = np.asarray(repeats)
-    if array.dtype.kind not in "biu" or (array < 0).any():
+    whole_numbers = jnp.issubdtype(array.dtype, jnp.integer) or array.dtype == bool
+    if not whole_numbers or (array < 0).any():
         raise ValueError(f"repeats must be a whole number >= 0; got {repeats!r}")
 
 

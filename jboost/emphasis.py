@@ -15,6 +15,7 @@ over k is a prefix sum. ``form="scan"`` walks it literally, one learner after th
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -86,10 +87,16 @@ class Emphasis:
         c = jnp.asarray(self.dependence, loss.dtype)
         if self.guarantee is not None:
             delta, c = jnp.asarray(self.guarantee, loss.dtype), jnp.asarray(0.5, loss.dtype)
+        tiny = jnp.finfo(loss.dtype).tiny
+        lowest = math.log(tiny) + 1  # λ > 0 where δ > 0: data reuse learns at least once, ceil(K λ)
+
+        def power(delta: Array) -> Array:
+            return jnp.exp(jnp.maximum(c * jnp.minimum(loss * jnp.log(delta), 0), lowest))
+
         if not self.literal:
-            return jnp.exp(c * jnp.minimum(loss * jnp.log(delta), 0))
-        some = delta > jnp.finfo(loss.dtype).tiny
-        lam = jnp.exp(c * jnp.minimum(loss * jnp.log(jnp.where(some, delta, 1)), 0))
+            return power(delta)
+        some = delta > tiny
+        lam = power(jnp.where(some, delta, 1))
         return jnp.where(some, lam, jnp.where(c * loss > 0, jnp.zeros_like(lam), 1))
 
     def record(self, state: EmphasisState, y: Array, d: Array, lam: Array) -> EmphasisState:

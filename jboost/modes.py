@@ -17,6 +17,7 @@ from jboost.learners.base import model, static
 
 # P(n > 12) for a Poisson variable of mean 1 is 6e-11, far below the 2⁻²⁴ grid of a uniform draw.
 LARGEST_POISSON = 12
+LARGEST_INT4 = 7
 
 
 class Mode(abc.ABC):
@@ -30,6 +31,10 @@ class Mode(abc.ABC):
     @abc.abstractmethod
     def spend(self, lam: Array, uniform: Array | None) -> tuple[Any, Any]:
         """(weight, repeats), given λ and, where a mode draws, one uniform number per learner."""
+
+    def in_few_bits(self, repeats: Array) -> Array:
+        """The same repeats for a closed form, whose work is by the bits of their type."""
+        return repeats
 
 
 @model
@@ -64,6 +69,9 @@ class DataReuse(Mode):
     def spend(self, lam: Array, uniform: Array | None) -> tuple[Any, Any]:
         del uniform
         return 1.0, jnp.ceil(self.max_reuse * lam).astype(_smallest(self.max_reuse))
+
+    def in_few_bits(self, repeats: Array) -> Array:
+        return repeats.astype(jnp.int4) if self.max_reuse <= LARGEST_INT4 else repeats
 
 
 @model
@@ -110,5 +118,4 @@ class PoissonReuse(Mode):
 
 def _smallest(largest: int) -> Any:
     """The integer type for repeats: the closed forms do less work where it is small."""
-    types = (jnp.int4, jnp.int8, jnp.int32)
-    return next(one for one in types if largest <= jnp.iinfo(one).max)
+    return jnp.int8 if largest <= jnp.iinfo(jnp.int8).max else jnp.int32

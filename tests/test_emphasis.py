@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from jboost.emphasis import Emphasis
+from jboost.modes import DataReuse
 from jboost.products import sums_before, written_for
 
 M = 4
@@ -133,7 +134,7 @@ def test_squares_count_in_full_up_to_the_largest(error: float, wanted: float) ->
     emphasis, one = Emphasis(1e17), jnp.ones(())
     y = jnp.array([error, 0.0])
     lam, _ = emphasis.chain(emphasis.init(2, jnp.float32), y, 0 * one, one)
-    np.testing.assert_array_equal(lam, [1.0, wanted])
+    np.testing.assert_allclose(lam, [1.0, wanted], atol=1e-30)
 
 
 def test_what_is_not_literal_never_stands_still(x64: None) -> None:
@@ -208,3 +209,13 @@ def test_settings_out_of_range(wrong: Any, message: str) -> None:
         Emphasis(**{"target_mse": 0.1} | wrong)
     for edge in ({"target_mse": 0.0}, {"dependence": 0.0}):
         Emphasis(**{"target_mse": 0.1} | edge)
+
+
+@pytest.mark.parametrize("literal", [False, True])
+def test_a_weight_beyond_the_smallest_number_is_not_zero(literal: bool) -> None:
+    """δ > 0 makes λ > 0, so that data reuse learns a sample at least once."""
+    emphasis, one = Emphasis(100.0, literal=literal), jnp.ones(())
+    state = emphasis.record(emphasis.init(20, jnp.float32), jnp.zeros(20), one / 2, jnp.ones(20))
+    lam, _ = emphasis.chain(state, jnp.zeros(20), 0 * one, one)  # l = 100, 200, … and δ = 1/16
+    assert (lam > 0).all() and (lam[1:] < 1e-36).all()
+    assert DataReuse(5).spend(lam, None)[1].tolist() == [5, *[1] * 19]

@@ -133,7 +133,7 @@ def test_other_values_do_not_compile_again():
     xs, ds = duffing(300)
 
     def programs():
-        return engine._kernel._cache_size() + engine._plain._cache_size()
+        return engine._kernels[False]._cache_size() + engine._plain._cache_size()
 
     def ask(step_size, target_mse):
         model = jb.boost(jb.SGD(step_size), 2, target_mse=target_mse, combiner=jb.Uniform())

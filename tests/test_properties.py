@@ -156,7 +156,8 @@ def test_boosters_in_a_list_keep_their_own_settings():
 @pytest.mark.parametrize("dependence", [0.0, 1.0])
 def test_errors_whose_squares_overflow_do_not_end_a_booster(dependence):
     """A target of 9e14, then an input of 9e14: an estimate of 1e28, and a square beyond float32."""
-    model = jb.boost(jb.SGD(0.5), 3, target_mse=0.1, dependence=dependence)
+    combiner = jb.Newton(0.999, ridge=1.0, max_variance=100.0)
+    model = jb.boost(jb.SGD(0.5), 3, target_mse=0.1, dependence=dependence, combiner=combiner)
     hostile = [(2, R, 9e14), (5, 0, 9e14), (6, 0, 9e14), (9, R, 9e14), (10, 1, -9e14)]
     xs, ds = (a[:T] for a in samples((0, hostile), np.float32))
     state, trace = jb.run(model, xs, ds)

@@ -18,7 +18,7 @@ import abc
 import dataclasses
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -96,6 +96,10 @@ class Learner(abc.ABC):
     bit for bit as it was; :func:`jboost.numerics.sanitize` gives what that takes.
     """
 
+    # Whether ``update`` repeats by `jboost.numerics.geometric`: it then gets ``repeats`` in as few
+    # bits as they need, which other arithmetic cannot use.
+    repeats_in_closed_form: ClassVar[bool] = False
+
     @property
     def needs_key(self) -> bool:
         """Whether ``init`` or ``update`` draws at random."""
@@ -128,8 +132,8 @@ class Learner(abc.ABC):
         """The state after learning (x, d) ``repeats`` times with importance ``weight``.
 
         ``repeats`` is the Python number 1, a boolean array or an integer array, so that only what
-        may be repeated pays for the closed form. Its type may have no more bits than it needs:
-        convert it before calculating with it, as ``repeats + 1`` may not fit. ``key`` is the key of the whole run: a learner
+        may be repeated pays for the closed form. It may be an int8: ``repeats + 1`` may not fit.
+        ``key`` is the key of the whole run: a learner
         that draws folds its own step count into it.
         """
 

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -72,6 +72,8 @@ class LeastSquares(Learner):
     forget_by_weight: bool = static(default=False)
     form: str = static(default="root")
     shrink: bool = static(default=False)
+
+    repeats_in_closed_form: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         beta = checks.number("forgetting", self.forgetting, above=0, at_most=1)

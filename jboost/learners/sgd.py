@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -29,6 +29,8 @@ class LinearState(NamedTuple):
 
 class Linear(Learner):
     """What the two share: coefficients from zero, and the estimate wᵀx."""
+
+    repeats_in_closed_form: ClassVar[bool] = True
 
     def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> LinearState:
         del key
