@@ -65,7 +65,8 @@ def geometric(p: Array, n: Any) -> tuple[Array, Array]:
 
     ``n`` is the Python number 1, a boolean array (none or one) or an integer array, whose type
     bounds the work: the powers q^(2^j) and their sums are multiplied together where bit j of n is
-    set. Nothing cancels, for small p and for negative q (an overshooting step) alike.
+    set, or of an int4 the right one of seven is taken (copies that share p share those). Nothing
+    cancels, for small p and for negative q (an overshooting step) alike.
     """
     if isinstance(n, int) and n == 1:
         return 1 - p, jnp.ones_like(p)
@@ -76,6 +77,13 @@ def geometric(p: Array, n: Any) -> tuple[Array, Array]:
     power, total = jnp.ones(shape, p.dtype), jnp.zeros(shape, p.dtype)
     q, sum_q = 1 - p, jnp.ones_like(p)  # q^(2^j), and the sum of the powers below it
     bits = jnp.iinfo(n.dtype).bits - 1
+    if bits < 4:
+        count = n.astype(p.dtype)  # compared as floats they stay in vector code
+        q_j, sum_j = jnp.ones_like(p), jnp.zeros_like(p)
+        for j in range(2**bits - 1):
+            q_j, sum_j = q * q_j, 1 + q * sum_j
+            power, total = jnp.where(count > j, q_j, power), jnp.where(count > j, sum_j, total)
+        return power, total
     n = n.astype(jnp.int32)  # as wide as the numbers it selects
     for j in range(bits):
         bit = (n >> j) & 1 == 1

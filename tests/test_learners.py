@@ -49,14 +49,17 @@ def test_the_guard_of_sgd():
 
 
 @given(
-    p=st.floats(0, 2.5, width=32), n=st.integers(0, 60), scale=st.sampled_from([1.0, 1e-3, 1e-7])
+    p=st.floats(0, 2.5, width=32),
+    n=st.integers(0, 7) | st.integers(8, 60),
+    scale=st.sampled_from([1.0, 1e-3, 1e-7]),
 )
 def test_geometric_sums(p, n, scale):
     p = np.float32(p * scale)
     q = 1 - np.float64(p)
-    power, total = geometric(jnp.float32(p), jnp.int32(n))
-    np.testing.assert_allclose(power, q**n, rtol=3e-5, atol=1e-6)
-    np.testing.assert_allclose(total, sum(q**j for j in range(n)), rtol=3e-5, atol=1e-6)
+    for count in [jnp.int32(n)] + [jnp.asarray(n, jnp.int4)] * (n < 8):
+        power, total = geometric(jnp.float32(p), count)
+        np.testing.assert_allclose(power, q**n, rtol=3e-5, atol=1e-6)
+        np.testing.assert_allclose(total, sum(q**j for j in range(n)), rtol=3e-5, atol=1e-6)
 
 
 def test_compensated_sums():
