@@ -267,8 +267,8 @@ def boost(
 
     With ``dependence=0`` every λ is 1: the ordinary mixture of experts.
 
-    It is made for targets of about unit size: put it inside ``ScaleTarget`` where they are not. In
-    float32 the default combiner loses its digits to targets of 1e5 and more.
+    It is made for targets of about unit size: put it inside ``ScaleTarget`` where they are not. The
+    default combiner's ridge is in those units, and in float32 it loses its digits far above them.
 
     Args:
       learner: a learner, or a list of them (then m is its length), or a function that makes the
