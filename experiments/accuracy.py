@@ -26,11 +26,11 @@ import numpy as np
 from common import Experiment, dress, spread, style
 
 import jboost as jb
-from jboost import catalogue, datasets
-from jboost.auto import Seeded, auto, experts
-from jboost.baselines import LastValue, RunningMean
+from jboost import catalogue, plots
+from jboost.automatic import Seeded, auto, experts
+from jboost.baselines.controls import LastValue, RunningMean
 from jboost.learners import Learner
-from jboost.reports import plots
+from jboost.paper import datasets
 
 CHOSEN, HELD_OUT = (
     ("kin8nm", "california", "mv", "onp"),

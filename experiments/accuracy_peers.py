@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jboost import datasets
+from jboost.paper import datasets
 from jboost.reports.peers import river_predictions
 
 FILE = Path(__file__).parent / "results" / "peers.json"

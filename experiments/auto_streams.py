@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from tables import markdown
 
 import jboost as jb
-from jboost import catalogue, datasets
-from jboost.auto import auto
+from jboost import catalogue
+from jboost.automatic import auto
+from jboost.paper import datasets
 from jboost.reports.peers import river_predictions
 
 RIVALS = tuple(

@@ -24,8 +24,8 @@ from jax import Array
 from table1 import stream
 
 import jboost as jb
-from jboost import datasets
-from jboost.baselines import (
+from jboost import plots
+from jboost.baselines.controls import (
     HullBoosting,
     LastValue,
     RunningMean,
@@ -34,7 +34,7 @@ from jboost.baselines import (
     poisson_boosting,
 )
 from jboost.learners import Learner
-from jboost.reports import plots
+from jboost.paper import datasets
 
 M = 20
 RIDGE = 0.1

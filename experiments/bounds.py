@@ -12,7 +12,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 import jboost as jb
-from jboost import theory
+from jboost.paper import theory
 
 Floats = NDArray[np.float64]
 GUARANTEE, TARGET, KAPPA, LEARNERS = 0.02, 0.1, 0.1, 60

@@ -23,12 +23,12 @@ from regret_bounds import Values
 from table1 import stream
 
 import jboost as jb
-from jboost import datasets
-from jboost.boost import RLS_COMBINER
+from jboost import plots
+from jboost.boosting.booster import RLS_COMBINER
 from jboost.combiners.aggregate import BOA, EWA, MLPoly
 from jboost.combiners.combine import from_mean
 from jboost.learners import Learner
-from jboost.reports import plots
+from jboost.paper import datasets
 
 STEPS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 FORGETTING = (0.98, 0.99, 0.995, 0.999, 0.9999, 1.0)

@@ -20,7 +20,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from jboost.reports import plots
+from jboost import plots
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"

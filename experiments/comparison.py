@@ -22,7 +22,7 @@ from protocol import (
     single,
 )
 
-from jboost.reports import plots
+from jboost import plots
 
 READINGS = {"literal": True, "safe": False}
 

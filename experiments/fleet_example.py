@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 import jboost as jb
-from jboost.sweeps.fleet import Fleet
+from jboost.fleets.fleet import Fleet
 
 
 def main(argv: Sequence[str] | None = None) -> None:

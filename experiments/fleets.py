@@ -17,7 +17,7 @@ import numpy as np
 from common import Experiment, Progress
 
 import jboost as jb
-from jboost.sweeps.fleet import Fleet
+from jboost.fleets.fleet import Fleet
 
 R, M, NOISE = 3, 5, 0.1
 MODELS = {

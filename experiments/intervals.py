@@ -25,9 +25,9 @@ from common import Experiment, dress
 from numpy.typing import NDArray
 
 import jboost as jb
-from jboost import datasets
+from jboost import plots
 from jboost.learners import Learner
-from jboost.reports import plots
+from jboost.paper import datasets
 from jboost.wrappers.change import OnChange
 from jboost.wrappers.intervals import Intervals, band
 

@@ -19,9 +19,9 @@ import numpy as np
 from common import Experiment, spread
 
 import jboost as jb
-from jboost import datasets
 from jboost.learners import Learner
-from jboost.learners.piecewise import PiecewiseLinear
+from jboost.learners.tree.piecewise import PiecewiseLinear
+from jboost.paper import datasets
 
 FEATURES = jb.pipeline(jb.RandomFourier(300, length_scale=2.5), jb.Newton(ridge=0.001))
 FEATURES_RAW = jb.ScaleTarget(

@@ -31,7 +31,7 @@ from protocol import (
 )
 
 import jboost as jb
-from jboost.reports import plots
+from jboost import plots
 
 NAMES = ("BSGD-RU", "BNM-RU")
 SWEEPS = {

@@ -17,8 +17,8 @@ import numpy as np
 from common import Experiment
 
 import jboost as jb
-from jboost import metrics
-from jboost.wrappers import multi
+from jboost.core import metrics
+from jboost.running import targets as multi
 from jboost.wrappers.delayed import Delayed
 from jboost.wrappers.robust import Huber
 from jboost.wrappers.weights import Budget

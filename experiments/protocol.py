@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 
 import jboost as jb
-from jboost.boost import RLS_COMBINER, Boosted
+from jboost.boosting.booster import RLS_COMBINER, Boosted
 from jboost.combiners.combine import from_mean
 from jboost.learners import Learner
 

@@ -11,8 +11,8 @@ import numpy as np
 from jax import Array
 
 import jboost as jb
-from jboost import theory
 from jboost.learners import Learner
+from jboost.paper import theory
 
 RIDGE = 0.01
 NEWTON = jb.Newton(forgetting=1.0, ridge=RIDGE, max_variance=None)

@@ -45,9 +45,9 @@ from common import Experiment, Progress, plain, versions
 from soak_stream import COLUMNS, DAMAGED, LENGTH, Spell, spells
 
 import jboost as jb
-from jboost.boost import RLS_COMBINER
+from jboost.boosting.booster import RLS_COMBINER
 from jboost.catalogue import named
-from jboost.learners.base import Learner
+from jboost.core.learner import Learner
 from jboost.learners.newton import SLACK, RootState
 
 SEED = 10

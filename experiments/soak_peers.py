@@ -22,7 +22,7 @@ from soak_stream import COLUMNS, LENGTH, spells
 
 import jboost as jb
 from jboost.catalogue import named
-from jboost.learners.base import Learner
+from jboost.core.learner import Learner
 
 Done = Callable[[str, str, dict[str, Any]], None]
 SEED = 1

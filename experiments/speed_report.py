@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jboost.reports import plots
+from jboost import plots
 
 LOOKS = {  # marker and filling: told apart without colour
     "C": ("s", "none"),

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 import jboost as jb
-from jboost.reports import plots
+from jboost import plots
 from jboost.sweeps.sweep import SweepInterrupted, sweep
 
 

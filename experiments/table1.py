@@ -35,8 +35,8 @@ from protocol import (
 )
 
 import jboost as jb
-from jboost import datasets
-from jboost.reports import plots
+from jboost import plots
+from jboost.paper import datasets
 
 STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 FORGETTING = (0.99, 0.995, 0.999, 0.9995, 0.9999, 1.0)

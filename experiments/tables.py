@@ -10,7 +10,7 @@ import defects
 from ledger import LETTERS
 from protocol import ALGORITHMS, BOOSTED, COMBINERS, DRAWN, SINGLE, TABLED, method
 
-from jboost.datasets import SETS
+from jboost.paper.datasets import SETS
 
 Record = dict[str, Any]
 

@@ -10,7 +10,7 @@ import numpy as np
 import regret
 from common import Experiment, dress, style
 
-from jboost.reports import plots
+from jboost import plots
 
 
 def main(argv: Sequence[str] | None = None) -> None:

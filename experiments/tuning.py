@@ -18,10 +18,10 @@ import tuning_gradients as slopes
 from common import Experiment, Progress, dress, style
 
 import jboost as jb
-from jboost.reports import plots
+from jboost import plots
 from jboost.sweeps.sweep import sweep
-from jboost.tuning.selftuning import SelfTuning
 from jboost.tuning.tune import tune
+from jboost.wrappers.selftuning import SelfTuning
 
 STEPS = np.geomspace(1e-4, 2.0, 65)  # 17 % apart
 OFF = (0.1, 10.0)

@@ -17,9 +17,9 @@ import numpy as np
 from common import Progress
 
 import jboost as jb
-from jboost import engine
-from jboost.boost import Boosted
-from jboost.tuning import leaves
+from jboost.boosting.booster import Boosted
+from jboost.engine import fold as engine
+from jboost.settings import leaves
 from jboost.tuning.hypergradient import hypergradient
 
 # By default the cap on P is 1/ridge, where P starts: there the error has a kink in both of them.

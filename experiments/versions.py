@@ -28,13 +28,17 @@ TOOLS = ("chex", "hypothesis", "pytest", "pytest-xdist")
 # The golden files are among them; named besides, they would be all that pytest 8.4 runs.
 CORE = ("-m", "core and not slow", "tests")
 FITTING = {
-    "plot": ("tests/test_plots.py",),
-    "io": ("tests/test_files.py", "tests/test_sources.py", "tests/test_faults.py"),
-    "sklearn": ("tests/test_adapters_sklearn.py",),
-    "river": ("tests/test_adapters_river.py",),
+    "plot": ("tests/reports/test_plots.py",),
+    "io": (
+        "tests/files/test_files.py",
+        "tests/files/test_sources.py",
+        "tests/running/test_faults.py",
+    ),
+    "sklearn": ("tests/adapters/test_adapter_sklearn.py",),
+    "river": ("tests/adapters/test_adapter_river.py",),
 }
-LEARNERS = "tests/test_learners.py"
-HANDFUL = ("tests/test_public.py", LEARNERS, "tests/test_golden.py")
+LEARNERS = "tests/learners/test_learners.py"
+HANDFUL = ("tests/test_public.py", LEARNERS, "tests/checkpoints/test_golden.py")
 
 
 class Switch(NamedTuple):
@@ -61,7 +65,7 @@ SHORT = (
     f"{LEARNERS}::test_nlms_by_hand",
     f"{LEARNERS}::test_learning_a_sample_brings_its_estimate_closer",
     f"{LEARNERS}::test_forgetting_by_weight_keeps_what_unimportant_samples_do_not_replace",
-    "tests/test_golden.py",
+    "tests/checkpoints/test_golden.py",
 )
 
 

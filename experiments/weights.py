@@ -18,8 +18,8 @@ from common import Experiment, dress, spread, style
 from protocol import BOOSTED, DUFFING, Settings, boosted, single
 
 import jboost as jb
+from jboost import plots
 from jboost.learners import Learner
-from jboost.reports import plots
 
 SHOWN = (5, 10, 20)
 BLOCKS = 100

@@ -7,15 +7,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from jboost import baselines as baselines
-from jboost import engine as engine
-from jboost import metrics as metrics
-from jboost import networks as networks
-from jboost import streams
-from jboost.auto import auto
-from jboost.boost import boost
+from jboost.automatic import auto
+from jboost.boosting.booster import boost
+from jboost.boosting.models import bnm_dr, bnm_ru, bnm_wu, bsgd_dr, bsgd_ru, bsgd_wu
+from jboost.boosting.modes import DataReuse, PoissonReuse, RandomUpdate, Weighted
 from jboost.combiners.aggregate import BOA, EWA, MLPoly
+from jboost.combiners.alike import ScaleAlike
 from jboost.combiners.combine import NSGD, Uniform
 from jboost.combiners.refine import Refined
+from jboost.core import metrics as metrics
+from jboost.engine import fold as engine
 from jboost.learners import (
     NLMS,
     SGD,
@@ -25,10 +26,10 @@ from jboost.learners import (
     Newton,
     PiecewiseLinear,
 )
-from jboost.models import bnm_dr, bnm_ru, bnm_wu, bsgd_dr, bsgd_ru, bsgd_wu
-from jboost.modes import DataReuse, PoissonReuse, RandomUpdate, Weighted
-from jboost.pipeline import pipeline
-from jboost.run import ase, mse, run
+from jboost.learners import networks as networks
+from jboost.paper import streams
+from jboost.running import targets as multi
+from jboost.running.run import ase, mse, run
 from jboost.transforms import (
     Bias,
     Impute,
@@ -36,26 +37,25 @@ from jboost.transforms import (
     Polynomial,
     RandomFourier,
     Scale,
-    ScaleAlike,
     ScaleTarget,
     Select,
 )
-from jboost.tuning.selftuning import SelfTuning
+from jboost.transforms.pipelines import pipeline
 from jboost.wrappers import intervals as intervals
-from jboost.wrappers import multi as multi
 from jboost.wrappers.change import OnChange
 from jboost.wrappers.delayed import Delayed, Pending
 from jboost.wrappers.intervals import Intervals
 from jboost.wrappers.robust import Huber
 from jboost.wrappers.scored import Scored
+from jboost.wrappers.selftuning import SelfTuning
 from jboost.wrappers.weights import Budget, WeightColumn
 
 if TYPE_CHECKING:
-    from jboost import datasets, theory
     from jboost.checkpoints.checkpoint import CheckpointError as CheckpointError
     from jboost.checkpoints.checkpoint import load, save
-    from jboost.driver import run_stream as run_stream
-    from jboost.reports import report as report
+    from jboost.paper import datasets, theory
+    from jboost.paper import report as report
+    from jboost.running.stream import run_stream as run_stream
     from jboost.sweeps.sweep import sweep
     from jboost.tuning.hypergradient import hypergradient
     from jboost.tuning.tune import tune
@@ -64,14 +64,14 @@ if TYPE_CHECKING:
 # models are: a checkpoint may name any.)
 _LATER = {
     "CheckpointError": "jboost.checkpoints.checkpoint",
-    "datasets": "jboost.datasets",
+    "datasets": "jboost.paper.datasets",
     "hypergradient": "jboost.tuning.hypergradient",
     "load": "jboost.checkpoints.checkpoint",
-    "report": "jboost.reports.report",
-    "run_stream": "jboost.driver",
+    "report": "jboost.paper.report",
+    "run_stream": "jboost.running.stream",
     "save": "jboost.checkpoints.checkpoint",
     "sweep": "jboost.sweeps.sweep",
-    "theory": "jboost.theory",
+    "theory": "jboost.paper.theory",
     "tune": "jboost.tuning.tune",
 }
 

@@ -11,12 +11,12 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from jboost import models
-from jboost.auto import SIZES, auto
+from jboost.automatic import SIZES, auto
+from jboost.boosting import models
+from jboost.core.learner import Learner
 from jboost.learners import NLMS, SGD, ForwardNewton, Newton
-from jboost.learners.base import Learner
-from jboost.pipeline import pipeline
 from jboost.transforms import Bias, Impute, Scale, ScaleTarget
+from jboost.transforms.pipelines import pipeline
 from jboost.wrappers.intervals import Intervals
 
 DEFAULT = "auto"

@@ -30,7 +30,7 @@ examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    from jboost.extras import MissingExtra
+    from jboost.core.extras import MissingExtra
 
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal without λ shows a question mark instead

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost.auto import Seeded, auto, experts
+from jboost.automatic import Seeded, auto, experts
 
 SIZE = 30  # parameters of a network: few, and still a curve
 T = 600

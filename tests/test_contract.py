@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from table import EVERY, FEW, LEARNERS, SOME
+from support.table import EVERY, FEW, LEARNERS, SOME
 
 import jboost as jb
 

@@ -10,7 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from drawn import (
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from support.drawn import (
     HOSTILE,
     NETWORK,
     R,
@@ -26,8 +28,6 @@ from drawn import (
     streams,
     unusable,
 )
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
 import jboost as jb
 

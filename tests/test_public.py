@@ -94,8 +94,8 @@ def test_what_is_loaded_later_makes_no_model():
     code = """
 import importlib, pkgutil, sys
 import jboost
-from jboost.learners.base import MODELS
-print(sorted({"jboost.sweeps", "jboost.driver", "jboost.datasets"} & {*sys.modules}))
+from jboost.core.learner import MODELS
+print(sorted({"jboost.sweeps", "jboost.running.stream", "jboost.datasets"} & {*sys.modules}))
 known = {*MODELS}
 for module in pkgutil.walk_packages(jboost.__path__, "jboost."):
     try:

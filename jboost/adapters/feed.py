@@ -20,14 +20,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost import engine
-from jboost.boost import BoostedState
-from jboost.checkpoints.template import template
-from jboost.layout.packing import Packing
-from jboost.learners.base import Learner, State
-from jboost.numerics import usable
-from jboost.pipeline import PipelineState
-from jboost.run import initial, scan
+from jboost.boosting.booster import BoostedState
+from jboost.core.learner import Learner, State
+from jboost.core.numerics import usable
+from jboost.core.template import template
+from jboost.engine import fold as engine
+from jboost.engine.packing import Packing
+from jboost.running.run import initial, scan
+from jboost.transforms.pipelines import PipelineState
 from jboost.transforms.target import ScaledState
 from jboost.wrappers.intervals import Intervals
 

@@ -10,9 +10,10 @@ from typing import Any, Literal, overload
 import jax
 import numpy as np
 
-from jboost import catalogue, extras
+from jboost import catalogue
 from jboost.adapters.feed import Feed
-from jboost.learners.base import Learner
+from jboost.core import extras
+from jboost.core.learner import Learner
 from jboost.wrappers.intervals import Intervals
 
 extras.need("river", "river")

@@ -7,9 +7,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from jboost import catalogue, extras
+from jboost import catalogue
 from jboost.adapters.feed import Feed
-from jboost.learners.base import Learner, State
+from jboost.core import extras
+from jboost.core.learner import Learner, State
 from jboost.wrappers.intervals import Intervals
 
 extras.need("sklearn", "sklearn")

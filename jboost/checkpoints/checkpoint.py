@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jboost import checks
 from jboost.checkpoints import archive
 from jboost.checkpoints.archive import CheckpointError
 from jboost.checkpoints.atomic import PathLike, replacing
@@ -30,8 +29,9 @@ from jboost.checkpoints.description import (
     rebuild,
     refuse_narrowing,
 )
-from jboost.checkpoints.template import mismatch, template, width_of
-from jboost.learners.base import Learner, State
+from jboost.core import checks
+from jboost.core.learner import Learner, State
+from jboost.core.template import mismatch, template, width_of
 
 
 class Checkpoint(NamedTuple):

@@ -1,7 +1,7 @@
 """A model as JSON and arrays, and back: what a checkpoint says about hyperparameters.
 
 A model is described by the names of its classes and the values of their fields. Names are looked up
-among the classes that :func:`jboost.learners.base.model` has made; nothing is imported, called or
+among the classes that :func:`jboost.core.learner.model` has made; nothing is imported, called or
 evaluated because a file says so. Numbers come back exactly, with their types.
 
 | in the model                       | in the description                                  |
@@ -29,9 +29,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost import checks
 from jboost.checkpoints.archive import DTYPES, Arrays, CheckpointError
-from jboost.learners.base import MODELS, name_of
+from jboost.core import checks
+from jboost.core.learner import MODELS, name_of
 
 DEEPEST = 100  # levels of nesting; far below where Python's own stack would end
 

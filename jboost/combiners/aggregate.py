@@ -23,10 +23,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jboost import checks
-from jboost.learners.base import Learner, Number, State, model, repeated
-from jboost.numerics import Sum, dtype_of, known, sanitize
-from jboost.products import dot
+from jboost.core import checks
+from jboost.core.learner import Learner, Number, State, model, repeated
+from jboost.core.numerics import Sum, dtype_of, known, sanitize
+from jboost.core.products import dot
 
 # With V = 2.2 Σ r², r/√V ≥ −0.675, and exp(x − x²) ≤ 1 + x holds down to −0.683.
 BERNSTEIN = 2.2

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jboost.learners.base import Learner, Number, State, model
+from jboost.core.learner import Learner, Number, State, model
+from jboost.core.numerics import dtype_of, known
 from jboost.learners.sgd import NLMS
-from jboost.numerics import dtype_of, known
 
 NSGD = NLMS  # the paper's name for it: z ← z + μ_z e y/‖y‖²
 

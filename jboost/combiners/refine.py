@@ -7,12 +7,12 @@ from typing import Any, ClassVar, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jboost import checks
 from jboost.combiners.aggregate import BOA, MLPoly
 from jboost.combiners.combine import from_mean
-from jboost.learners.base import Learner, Number, State, model
+from jboost.core import checks
+from jboost.core.learner import Learner, Number, State, model
+from jboost.core.numerics import usable
 from jboost.learners.newton import Newton
-from jboost.numerics import usable
 
 
 class RefinedState(NamedTuple):

@@ -61,8 +61,9 @@ def add(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run it."""
     start = time.perf_counter()
-    from jboost import demo, extras
-    from jboost.reports import plots
+    from jboost import plots
+    from jboost.core import extras
+    from jboost.paper import demo
 
     print(f"Duffing map, {args.length:,} samples\n{demo.SETTINGS}\n", flush=True)
     with Progress() as progress:

@@ -35,8 +35,8 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print it."""
-    from jboost import checks
     from jboost.checkpoints import checkpoint
+    from jboost.core import checks
 
     try:
         found = checkpoint.inspect(args.checkpoint)

@@ -14,8 +14,8 @@ import numpy as np
 
 from jboost import __version__
 from jboost.commands.terminal import DONE, CommandError, say_error
+from jboost.core.numerics import LARGEST
 from jboost.files.columns import Columns
-from jboost.numerics import LARGEST
 from jboost.reports.tally import Tally
 from jboost.reports.watch import Bands, Learners, Watch
 
@@ -94,7 +94,7 @@ def refuse_huge(model: Any, width: int) -> None:
     """A model that would not fit into memory is refused before anything is computed."""
     import jax
 
-    from jboost.checkpoints.template import template
+    from jboost.core.template import template
 
     state = template(model, width, "float32")
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
@@ -192,7 +192,7 @@ def show(done: Outcome, *, apart: bool) -> None:
 
 def write(done: Outcome, plot: Path | None, report: Path | None) -> int:
     """Write the picture and the page that were asked for; returns the exit status."""
-    from jboost import extras
+    from jboost.core import extras
 
     status = DONE
     for path, what in ((plot, _picture), (report, _page)):
@@ -248,13 +248,13 @@ def _by_learner(learners: Learners, done: Outcome) -> tuple[list[str], list[list
 
 def _names(done: Outcome) -> list[str] | None:
     """What the learners are called, where they differ."""
-    from jboost.auto import experts
+    from jboost.automatic import experts
 
     return [*experts()] if done.name == "auto" else None
 
 
 def _picture(done: Outcome, path: Path) -> None:
-    from jboost.reports import plots
+    from jboost import plots
 
     figure, pairs = plots.rows(len(_drawings(done)))
     for (_, draw), pair in zip(_drawings(done).values(), pairs, strict=True):
@@ -266,8 +266,8 @@ def _picture(done: Outcome, path: Path) -> None:
 def _page(done: Outcome, path: Path) -> None:
     import jax
 
-    from jboost import extras
     from jboost.checkpoints.atomic import replacing
+    from jboost.core import extras
     from jboost.reports import page
 
     drawn = {}

@@ -151,8 +151,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _kept(args: argparse.Namespace) -> _Kept | None:
     """What the checkpoint holds, where there is one."""
-    from jboost import catalogue, checks
+    from jboost import catalogue
     from jboost.checkpoints import checkpoint
+    from jboost.core import checks
     from jboost.files.columns import Columns
     from jboost.reports.tally import Tally
     from jboost.reports.watch import Bands, Learners
@@ -250,7 +251,7 @@ def _stream(
     import jax
 
     from jboost.checkpoints.checkpoint import CheckpointError
-    from jboost.driver import run_stream
+    from jboost.running.stream import run_stream
 
     def blocks(position: int) -> Iterator[Any]:
         with options.reading(args.file):

@@ -115,7 +115,7 @@ def _write_table(table: Any, path: Path) -> None:
 
 
 def _write_picture(table: Any, path: Path) -> None:
-    from jboost.reports import plots
+    from jboost import plots
 
     plots.save(table.plot().figure, path)
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from jboost import checks, extras
+from jboost.core import checks, extras
 
 BUCKETS = 16  # of a hashed column: five texts have one each as often as not
 MOST = 16_384  # columns; beyond that a file is more likely damaged than that wide

@@ -16,8 +16,8 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from jboost import extras
 from jboost.checkpoints.atomic import PathLike
+from jboost.core import extras
 from jboost.files.columns import (
     MOST,
     Columns,

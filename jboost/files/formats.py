@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from jboost import extras
 from jboost.checkpoints.atomic import PathLike
+from jboost.core import extras
 from jboost.files.columns import (
     MOST,
     Columns,

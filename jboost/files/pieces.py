@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from jboost import checks
+from jboost.core import checks
 from jboost.files.columns import DataError
 
 

@@ -18,8 +18,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from jboost import extras
 from jboost.checkpoints.atomic import PathLike
+from jboost.core import extras
 
 COLUMNS = ("row", "target", "prediction")
 BOUNDS = ("lower", "upper")

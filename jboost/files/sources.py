@@ -17,12 +17,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from jboost import checks
+from jboost.core import checks
+from jboost.core.numerics import LARGEST
 from jboost.files import formats
 from jboost.files.columns import BUCKETS, Column, Columns, DataError, choose, find
 from jboost.files.pieces import refuse_short
 from jboost.files.tables import BLOCK, GATHERED, Peeked, Rows, Tables, is_table
-from jboost.numerics import LARGEST
 
 Block = tuple[np.ndarray, np.ndarray]
 Where = Callable[[int], str]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jboost import extras
+from jboost.core import extras
 from jboost.files.columns import Columns, DataError, find, refuse_other_kinds
 from jboost.files.pieces import Piece, brief, refuse_short
 

@@ -1,11 +1,11 @@
 """Base learners, one file per family; ``base`` is the protocol they share."""
 
-from jboost.learners.base import Learner, model, static
+from jboost.core.learner import Learner, model, static
 from jboost.learners.gauss_newton import GaussNewton, GaussNewtonState
 from jboost.learners.gradient import Gradient, GradientState
 from jboost.learners.newton import CovarianceState, ForwardNewton, Newton, RootState
-from jboost.learners.piecewise import PiecewiseLinear, TreeState
 from jboost.learners.sgd import NLMS, SGD, LinearState
+from jboost.learners.tree.piecewise import PiecewiseLinear, TreeState
 
 __all__ = [
     "NLMS",

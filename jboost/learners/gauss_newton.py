@@ -9,13 +9,13 @@ import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from jboost import checks
-from jboost.learners.base import Learner, Number, State, model, repeated
+from jboost.core import checks
+from jboost.core.learner import Learner, Number, State, model, repeated
+from jboost.core.numerics import dtype_of, known, sanitize, usable
+from jboost.core.products import dot
 from jboost.learners.gradient import start_key
+from jboost.learners.networks import Network, Perceptron
 from jboost.learners.newton import Newton
-from jboost.networks import Network, Perceptron
-from jboost.numerics import dtype_of, known, sanitize, usable
-from jboost.products import dot
 
 
 class GaussNewtonState(NamedTuple):

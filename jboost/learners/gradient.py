@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jboost.learners.base import Learner, Number, model, repeated, static
-from jboost.networks import Function, Network
-from jboost.numerics import dtype_of, known, sanitize, usable
+from jboost.core.learner import Learner, Number, model, repeated, static
+from jboost.core.numerics import dtype_of, known, sanitize, usable
+from jboost.learners.networks import Function, Network
 
 
 class GradientState(NamedTuple):

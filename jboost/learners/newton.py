@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jboost import checks
-from jboost.learners.base import Learner, Number, model, static
-from jboost.numerics import dtype_of, geometric, known, sanitize
-from jboost.products import (
+from jboost.core import checks
+from jboost.core.learner import Learner, Number, model, static
+from jboost.core.numerics import dtype_of, geometric, known, sanitize
+from jboost.core.products import (
     column,
     dot,
     entry,

@@ -15,10 +15,10 @@ from typing import Any, ClassVar, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jboost import checks
-from jboost.learners.base import Learner, Number, model, static
-from jboost.numerics import dtype_of, geometric, known, sanitize
-from jboost.products import dot
+from jboost.core import checks
+from jboost.core.learner import Learner, Number, model, static
+from jboost.core.numerics import dtype_of, geometric, known, sanitize
+from jboost.core.products import dot
 
 
 class LinearState(NamedTuple):

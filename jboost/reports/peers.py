@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jboost import checks, extras
-from jboost.numerics import LARGEST
+from jboost.core import checks, extras
+from jboost.core.numerics import LARGEST
 
 
 def river_predictions(regressor: Any, xs: ArrayLike, ds: ArrayLike) -> NDArray[np.float64]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jboost import extras
-from jboost.reports import plots
+from jboost import plots
+from jboost.core import extras
 from jboost.reports.tally import Curves
 from jboost.reports.watch import Bands, Learners, step_of
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jboost.numerics import LARGEST
+from jboost.core.numerics import LARGEST
 from jboost.reports.spans import as_text, from_text
 
 MOST_POINTS = 512  # of a curve; beyond, every second is dropped

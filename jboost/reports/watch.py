@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jboost.boost import Boosted
-from jboost.learners.base import Learner, State
-from jboost.numerics import LARGEST
+from jboost.boosting.booster import Boosted
+from jboost.core.learner import Learner, State
+from jboost.core.numerics import LARGEST
 from jboost.reports.spans import Spans, as_text, from_text
 from jboost.reports.tally import WINDOW
 from jboost.wrappers.intervals import Intervals

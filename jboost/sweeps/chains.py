@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jboost import copies
-from jboost.boost import Boosted, BoostedState
+from jboost.boosting import copies
+from jboost.boosting.booster import Boosted, BoostedState
 from jboost.combiners.combine import Uniform
-from jboost.learners.base import Learner, Number, State, model, repeated, static
-from jboost.run import learns_from
+from jboost.core.learner import Learner, Number, State, model, repeated, static
+from jboost.running.run import learns_from
 
 # Lengths that share a run. With Newton combiners 4 compile in 3 s, 8 in 6 s, 16 in 18 s.
 MOST = 8

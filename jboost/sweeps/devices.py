@@ -22,7 +22,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
-from jboost import checks
+from jboost.core import checks
 
 Device = Any  # a jax.Device, which type checkers do not know as a class
 EACH, ALL = PartitionSpec("run"), PartitionSpec()  # a part on each device; the whole on each

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jboost import checks
-from jboost.learners.base import Learner
+from jboost.core import checks
+from jboost.core.learner import Learner
 
 TAKEN = ("key", "stream", "mse", "skipped")  # columns that a table has besides the grid's
 

@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost import blocks, engine
-from jboost.learners.base import Learner
-from jboost.run import Observe, scan
+from jboost.core.learner import Learner
+from jboost.engine import fold as engine
+from jboost.running import blocks
+from jboost.running.run import Observe, scan
 from jboost.sweeps import chains, many
 from jboost.sweeps.devices import EACH, Layout, sharding_of
 

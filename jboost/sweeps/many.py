@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jboost import engine
-from jboost.checkpoints.template import template
-from jboost.layout import lanes
-from jboost.learners.base import Learner
-from jboost.run import Observe, Trace, _blocks, _squared_errors, scan
+from jboost.core.learner import Learner
+from jboost.core.template import template
+from jboost.engine import fold as engine
+from jboost.engine import lanes
+from jboost.running.run import Observe, Trace, _blocks, _squared_errors, scan
 from jboost.sweeps.devices import ALL, EACH, Device, mesh_of
 
 Metric = Callable[[Trace, Array], Any]

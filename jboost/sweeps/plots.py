@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jboost.reports import plots
+from jboost import plots
 from jboost.sweeps.results import Table
 
 if TYPE_CHECKING:

@@ -18,16 +18,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost import checks
-from jboost.learners.base import Learner
-from jboost.progress import Progress
-from jboost.run import Observe, _array, checked, checked_key
+from jboost.core import checks
+from jboost.core.learner import Learner
+from jboost.running.run import Observe, _array, checked, checked_key
 from jboost.sweeps import chains
 from jboost.sweeps import devices as places
 from jboost.sweeps import grid as grids
 from jboost.sweeps.devices import Device
 from jboost.sweeps.jobs import Cells, Draws, Job, groups
 from jboost.sweeps.many import Metric
+from jboost.sweeps.progress import Progress
 from jboost.sweeps.results import Table
 
 

@@ -1,6 +1,6 @@
 """What stands before a learner, one file per family; ``base`` is the protocol they share."""
 
-from jboost.transforms.base import Transform
+from jboost.core.transform import Transform
 from jboost.transforms.held import Held
 from jboost.transforms.lags import Lags, LagsState
 from jboost.transforms.maps import (
@@ -13,7 +13,7 @@ from jboost.transforms.missing import Impute
 from jboost.transforms.moments import Moments
 from jboost.transforms.scale import Range, Scale
 from jboost.transforms.select import Select, SelectState
-from jboost.transforms.target import ScaleAlike, ScaledState, ScaleTarget
+from jboost.transforms.target import ScaledState, ScaleTarget
 
 __all__ = [
     "Bias",
@@ -27,7 +27,6 @@ __all__ = [
     "RandomFourier",
     "Range",
     "Scale",
-    "ScaleAlike",
     "ScaleTarget",
     "ScaledState",
     "Select",

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jboost import checks
-from jboost.learners.base import model, static
-from jboost.numerics import dtype_of, known
-from jboost.transforms.base import Transform
+from jboost.core import checks
+from jboost.core.learner import model, static
+from jboost.core.numerics import dtype_of, known
+from jboost.core.transform import Transform
 
 
 class LagsState(NamedTuple):

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jboost import checks
-from jboost.learners.base import Number, model, static
-from jboost.numerics import dtype_of, known
-from jboost.products import matvec
-from jboost.transforms.base import Transform, given, real
+from jboost.core import checks
+from jboost.core.learner import Number, model, static
+from jboost.core.numerics import dtype_of, known
+from jboost.core.products import matvec
+from jboost.core.transform import Transform, given, real
 
 
 @model

@@ -7,9 +7,9 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from jboost.learners.base import model, static
-from jboost.numerics import dtype_of, usable
-from jboost.transforms.base import Transform
+from jboost.core.learner import model, static
+from jboost.core.numerics import dtype_of, usable
+from jboost.core.transform import Transform
 from jboost.transforms.moments import Moments
 
 CLIP = 5.0  # deviations: an absurd value moves a mean no farther than this

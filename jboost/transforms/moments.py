@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jboost.numerics import Sum, known, usable
+from jboost.core.numerics import Sum, known, usable
 
 RECENCY = 3  # with a gain of 1/n Newton has 10 % more error on california, elsewhere the same
 RAREST = 100  # a column that changes less often than once in 100 samples counts as one that does

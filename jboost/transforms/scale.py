@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jboost import checks
-from jboost.learners.base import Number, model, static
-from jboost.numerics import dtype_of, known, usable
-from jboost.transforms.base import Transform
+from jboost.core import checks
+from jboost.core.learner import Number, model, static
+from jboost.core.numerics import dtype_of, known, usable
+from jboost.core.transform import Transform
 from jboost.transforms.held import SETTLED, Held
 from jboost.transforms.moments import Moments, standardised
 

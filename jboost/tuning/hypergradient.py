@@ -19,13 +19,14 @@ import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from jboost import checks, engine
-from jboost.checkpoints.template import template
-from jboost.learners.base import Learner, State
-from jboost.numerics import Sum, usable
-from jboost.run import Observe, Trace, checked, checked_key, scan
-from jboost.tuning import leaves
-from jboost.tuning.surrogates import SURROGATES, relaxed
+from jboost.core import checks
+from jboost.core.learner import Learner, State
+from jboost.core.numerics import Sum, usable
+from jboost.core.template import template
+from jboost.engine import fold as engine
+from jboost.running.run import Observe, Trace, checked, checked_key, scan
+from jboost.settings import leaves
+from jboost.settings.surrogates import SURROGATES, relaxed
 
 Metric = Callable[[Trace, Array], Any]
 
@@ -63,7 +64,7 @@ def hypergradient(
         to 16 numbers.
       surrogate: what the derivative of a whole number of repeats is, for boosters that do not use
         weighted updates: "straight-through" (the run's own value) or "expected" (value and gradient
-        of a smooth relaxation); see :mod:`jboost.tuning.surrogates`.
+        of a smooth relaxation); see :mod:`jboost.settings.surrogates`.
 
     Returns:
       The value, and for each name an array of its float's shape.

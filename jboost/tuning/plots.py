@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jboost.reports import plots
+from jboost import plots
 from jboost.tuning.tune import History
 
 

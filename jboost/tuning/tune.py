@@ -1,6 +1,6 @@
 """Hyperparameters by gradient descent on the error of whole runs, and what they then achieve.
 
-Settings move in their natural spaces (:mod:`jboost.tuning.spaces`): a step size by its logarithm, a
+Settings move in their natural spaces (:mod:`jboost.settings.spaces`): a step size by its logarithm, a
 forgetting factor by the logit of 1 − β. What descends is the logarithm of the mean squared error,
 so that neither the scale of the targets nor that of a setting matters to the optimiser.
 
@@ -18,13 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jboost import checks
-from jboost.learners.base import Learner
-from jboost.run import Observe, ase, checked, run
-from jboost.tuning import leaves
-from jboost.tuning import spaces as _spaces
+from jboost.core import checks
+from jboost.core.learner import Learner
+from jboost.running.run import Observe, ase, checked, run
+from jboost.settings import leaves
+from jboost.settings import spaces as _spaces
+from jboost.settings.surrogates import relaxed
 from jboost.tuning.hypergradient import Metric, hypergradient
-from jboost.tuning.surrogates import relaxed
 
 _Model = TypeVar("_Model", bound=Learner)
 

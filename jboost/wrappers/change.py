@@ -27,12 +27,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jboost import checks
-from jboost.learners.base import Around, Learner, Number, State, model, static
+from jboost.core import checks
+from jboost.core.learner import Around, Learner, Number, State, model, static
+from jboost.core.numerics import dtype_of, usable
+from jboost.core.transform import given, kept, real
 from jboost.learners.newton import CovarianceState, RootState
-from jboost.numerics import dtype_of, usable
-from jboost.pipeline import PipelineState
-from jboost.transforms.base import given, kept, real
+from jboost.transforms.pipelines import PipelineState
 from jboost.transforms.target import ScaledState
 from jboost.wrappers.error_scale import DEVIATION, ErrorScale
 

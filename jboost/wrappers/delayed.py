@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jboost import checks
-from jboost.learners.base import Around, Learner, Number, State, model, repeated, static
-from jboost.numerics import dtype_of, usable
+from jboost.core import checks
+from jboost.core.learner import Around, Learner, Number, State, model, repeated, static
+from jboost.core.numerics import dtype_of, usable
 
 # What stands for a missing entry of a kept x: as unusable as NaN, but states stay finite.
 MISSING = 1e30

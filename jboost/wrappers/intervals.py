@@ -36,13 +36,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jboost import checks
-from jboost.learners.base import Around, Learner, Number, State, model, static
+from jboost.core import checks
+from jboost.core.learner import Around, Learner, Number, State, model, static
+from jboost.core.numerics import LARGEST, dtype_of, usable
+from jboost.core.transform import kept, real
 from jboost.learners.newton import Newton
-from jboost.numerics import LARGEST, dtype_of, usable
-from jboost.pipeline import pipeline
-from jboost.transforms.base import kept, real
 from jboost.transforms.maps import Bias, Polynomial
+from jboost.transforms.pipelines import pipeline
 from jboost.transforms.scale import Scale
 from jboost.wrappers.error_scale import DEVIATION, FARTHEST, ErrorScale
 

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jboost import checks
-from jboost.learners.base import Around, Learner, Number, State, model, static
-from jboost.numerics import dtype_of, usable
-from jboost.transforms.base import kept
+from jboost.core import checks
+from jboost.core.learner import Around, Learner, Number, State, model, static
+from jboost.core.numerics import dtype_of, usable
+from jboost.core.transform import kept
 
 GAUSSIAN = 1.4826  # the deviation over the median size of Gaussian numbers
 # Steps of log s are ±a/2, a = GAIN/n: best for the median of log|e| is one over its density there,

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jboost import checks, metrics
-from jboost.learners.base import Around, Learner, Number, State, model
-from jboost.numerics import usable
+from jboost.core import checks, metrics
+from jboost.core.learner import Around, Learner, Number, State, model
+from jboost.core.numerics import usable
 from jboost.wrappers.intervals import Intervals
 
 
@@ -35,7 +35,7 @@ class Scored(Around):
       metrics: a metric, or a pytree of them.
 
     >>> import jboost as jb
-    >>> from jboost.metrics import MSE, R2
+    >>> from jboost.core.metrics import MSE, R2
     >>> xs, ds = jb.streams.duffing(1000)
     >>> model = Scored(jb.Newton(0.99), {"late": MSE(window=100), "all": R2()})
     >>> state, _ = jb.run(model, xs, ds)

@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jboost import checks, draws
-from jboost.learners.base import Around, Learner, Number, State, model, static
-from jboost.numerics import dtype_of, known, usable
-from jboost.transforms.base import given, kept, real
+from jboost.core import checks, draws
+from jboost.core.learner import Around, Learner, Number, State, model, static
+from jboost.core.numerics import dtype_of, known, usable
+from jboost.core.transform import given, kept, real
 
 MEMORY = 100  # samples
 

@@ -1,0 +1,131 @@
+"""The chain: how much each learner of a booster should care about a sample, and how it shows.
+
+| letter | name         | meaning                                                                 |
+|--------|--------------|-------------------------------------------------------------------------|
+| σ_m²   | `target_mse` | modified desired MSE                                                    |
+| c      | `dependence` | how much a learner depends on those before it                           |
+| σ²     | `guarantee`  | Algorithm 1: the weighted MSE every learner is guaranteed to reach      |
+| l      |              | total loss: l¹ = 0, l^(k+1) = l^(k) + σ_m² − (e^(k))²  (eq. `loss`)     |
+| λ      | `lam`        | importance, min{1, δ^(c·l)}  (eq. `weights`)                            |
+| δ, Λ   |              | weighted MSE/4 so far, and the sum of the weights  (eq. `delta`)        |
+
+The errors are a-priori, so λ of all learners is known before any of them is updated, and the chain
+over k is a prefix sum. ``form="scan"`` walks it literally, one learner after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jboost.core import checks
+from jboost.core.learner import Number, model, static
+from jboost.core.numerics import LARGEST, Sum
+from jboost.core.products import sums_before
+
+# δ = 0 with l > 0 gives λ = 0, so that δ and the learner never change again: a deadlock that the
+# first sample always reaches. A small floor ends it.
+SMALLEST_DELTA = 1e-6
+
+# Of an error, where it counts for l: beyond, l is as good as −∞ and λ is 1.
+LARGEST_SQUARE = LARGEST**2
+
+
+class EmphasisState(NamedTuple):
+    """Per learner: Λ = Σ λ, and Σ λ·(clipped squared error)/4. Their quotient is δ."""
+
+    Lam: Sum
+    loss: Sum
+
+
+@model
+class Emphasis:
+    """λ from the errors of the learners before, and the record of δ and Λ behind it.
+
+    With ``guarantee`` = σ² it is Algorithm 1: λ = min{1, (σ²)^(l/2)}, eq. `weights_original`.
+
+    ``literal`` keeps the printed recursion: δ₀ = 0 (with 0⁰ = 1, 0⁺ = 0, 0⁻ → 1) and the estimate
+    clipped to [−1, 1] inside δ. Otherwise δ is at least 1e-6 and grows by min(1, e²/4), which is
+    the paper's where |d| ≤ 1 and |y| ≤ 1, and keeps 0 ≤ δ ≤ 1 for any target.
+    """
+
+    target_mse: Number
+    dependence: Number = 1.0
+    guarantee: Number | None = None
+    form: str = static(default="prefix")
+    literal: bool = static(default=False)
+
+    def __post_init__(self) -> None:
+        target_mse = checks.number("target_mse", self.target_mse, at_least=0)
+        object.__setattr__(self, "target_mse", target_mse)
+        dependence = checks.number("dependence", self.dependence, at_least=0)
+        object.__setattr__(self, "dependence", dependence)
+        if self.guarantee is not None:
+            guarantee = checks.number("guarantee", self.guarantee, above=0, below=1)
+            object.__setattr__(self, "guarantee", guarantee)
+        checks.choice("chain", self.form, ("prefix", "scan"))
+
+    def init(self, m: int, dtype: Any) -> EmphasisState:
+        return EmphasisState(Sum.zeros((m,), dtype), Sum.zeros((m,), dtype))
+
+    def delta(self, state: EmphasisState) -> Array:
+        """δ_{t−1} of each learner."""
+        Lam, loss = state.Lam.total, state.loss.total
+        some = Lam > jnp.finfo(Lam.dtype).tiny ** 0.5  # the quotient's derivative divides by Λ²
+        delta = jnp.where(some, loss / jnp.where(some, Lam, 1), 0)
+        return delta if self.literal else jnp.maximum(delta, SMALLEST_DELTA)
+
+    def importance(self, delta: Array, loss: Array) -> Array:
+        """λ = min{1, δ^(c·l)} = exp(c min{0, l·ln δ}).
+
+        So written its gradient is finite everywhere, and at c = 0 the one towards larger c.
+        """
+        c = jnp.asarray(self.dependence, loss.dtype)
+        if self.guarantee is not None:
+            delta, c = jnp.asarray(self.guarantee, loss.dtype), jnp.asarray(0.5, loss.dtype)
+        tiny = jnp.finfo(loss.dtype).tiny
+        lowest = math.log(tiny) + 1  # λ > 0 where δ > 0: data reuse learns at least once, ceil(K λ)
+
+        def power(delta: Array) -> Array:
+            return jnp.exp(jnp.maximum(c * jnp.minimum(loss * jnp.log(delta), 0), lowest))
+
+        if not self.literal:
+            return power(delta)
+        some = delta > tiny
+        lam = power(jnp.where(some, delta, 1))
+        return jnp.where(some, lam, jnp.where(c * loss > 0, jnp.zeros_like(lam), 1))
+
+    def record(self, state: EmphasisState, y: Array, d: Array, lam: Array) -> EmphasisState:
+        """δ and Λ with one more sample of weight λ."""
+        if self.literal:
+            error = jnp.square(d - jnp.clip(y, -1, 1)) / 4
+        else:
+            error = jnp.minimum(jnp.square(d - y) / 4, 1)
+        return EmphasisState(state.Lam.add(lam), state.loss.add(lam * error))
+
+    def chain(
+        self, state: EmphasisState, y: Array, d: Array, weight: Array
+    ) -> tuple[Array, EmphasisState]:
+        """λ of every learner for the sample, and the record that includes it.
+
+        ``weight`` is the importance of the whole sample: it multiplies what enters Λ and δ.
+        """
+        target_mse = jnp.broadcast_to(jnp.asarray(self.target_mse, y.dtype), y.shape)
+        # Two samples near the largest that are usable make an estimate whose square overflows, and
+        # 0 · ∞ in what follows is NaN for ever.
+        gain = target_mse - jnp.minimum(jnp.square(d - y), LARGEST_SQUARE)
+        if self.form == "prefix":
+            lam = self.importance(self.delta(state), sums_before(gain))
+            return lam, self.record(state, y, d, weight * lam)
+
+        def link(loss: Array, learner: Any) -> tuple[Array, Any]:
+            state, y, gain = learner
+            lam = self.importance(self.delta(state), loss)
+            return loss + gain, (lam, self.record(state, y, d, weight * lam))
+
+        _, (lam, state) = jax.lax.scan(link, jnp.zeros((), y.dtype), (state, y, gain))
+        return lam, state

@@ -1,0 +1,121 @@
+"""How a booster spends λ: as a weight, as a number of repeats, or as a probability.
+
+A mode turns λ into the ``weight`` and ``repeats`` that a learner's ``update`` takes. Modes are
+types so that a model says what it does, and pytrees so that they cost no retracing.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+
+from jboost.core import checks
+from jboost.core.learner import model, static
+
+# P(n > 12) for a Poisson variable of mean 1 is 6e-11, far below the 2⁻²⁴ grid of a uniform draw.
+LARGEST_POISSON = 12
+LARGEST_INT4 = 7
+
+
+class Mode(abc.ABC):
+    """Weight and repeats of every learner from its λ."""
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether ``spend`` looks at the uniform draws."""
+        return False
+
+    @abc.abstractmethod
+    def spend(self, lam: Array, uniform: Array | None) -> tuple[Any, Any]:
+        """(weight, repeats), given λ and, where a mode draws, one uniform number per learner."""
+
+    def in_few_bits(self, repeats: Array) -> Array:
+        """The same repeats for a closed form, whose work is by the bits of their type."""
+        return repeats
+
+
+@model
+class Weighted(Mode):
+    """Weighted updates (WU): each learner learns the sample once, with weight λ.
+
+    >>> Weighted().spend(jnp.array([0.3]), None)[1]
+    1
+    """
+
+    def spend(self, lam: Array, uniform: Array | None) -> tuple[Any, Any]:
+        del uniform
+        return lam, 1
+
+
+@model
+class DataReuse(Mode):
+    """Data reuse (DR): each learner learns the sample ceil(K λ) times.
+
+    Args:
+      max_reuse: K, a whole number of at least 1.
+
+    >>> DataReuse(max_reuse=5).spend(jnp.array([1.0, 0.3, 0.0]), None)[1].tolist()
+    [5, 2, 0]
+    """
+
+    max_reuse: int = static(default=5)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "max_reuse", checks.whole("max_reuse", self.max_reuse, at_least=1))
+
+    def spend(self, lam: Array, uniform: Array | None) -> tuple[Any, Any]:
+        del uniform
+        return 1.0, jnp.ceil(self.max_reuse * lam).astype(_smallest(self.max_reuse))
+
+    def in_few_bits(self, repeats: Array) -> Array:
+        return repeats.astype(jnp.int4) if self.max_reuse <= LARGEST_INT4 else repeats
+
+
+@model
+class RandomUpdate(Mode):
+    """Random updates (RU): each learner learns the sample with probability λ.
+
+    >>> RandomUpdate().spend(jnp.array([1.0, 0.3]), jnp.array([0.99, 0.5]))[1].tolist()
+    [True, False]
+    """
+
+    @property
+    def needs_key(self) -> bool:
+        return True
+
+    def spend(self, lam: Array, uniform: Array | None) -> tuple[Any, Any]:
+        assert uniform is not None
+        return 1.0, uniform < lam
+
+
+@model
+class PoissonReuse(Mode):
+    """Oza's data reuse: each learner learns the sample n ~ Poisson(λ) times.
+
+    n is the inverse of the Poisson distribution function at one uniform number.
+
+    >>> PoissonReuse().spend(jnp.array([1.0, 1.0]), jnp.array([0.3, 0.99]))[1].tolist()
+    [0, 4]
+    """
+
+    @property
+    def needs_key(self) -> bool:
+        return True
+
+    def spend(self, lam: Array, uniform: Array | None) -> tuple[Any, Any]:
+        assert uniform is not None
+        term = cumulative = jnp.exp(-lam)
+        n = jnp.zeros(lam.shape, _smallest(LARGEST_POISSON))
+        for j in range(1, LARGEST_POISSON + 1):
+            n += (uniform >= cumulative).astype(n.dtype)
+            term = term * lam / j
+            cumulative = cumulative + term
+        return 1.0, n
+
+
+def _smallest(largest: int) -> Any:
+    """The integer type for repeats: the closed forms do less work where it is small."""
+    return jnp.int8 if largest <= jnp.iinfo(jnp.int8).max else jnp.int32

@@ -1,0 +1,174 @@
+"""Differentiable models f(params, x) that a learner can train: a family of functions, no training.
+
+    init(num_features, dtype, key) -> params, any pytree of float arrays
+    apply(params, x)               -> the estimate, a scalar
+
+:class:`jboost.Gradient` trains one by the gradient, :class:`jboost.GaussNewton` by least squares.
+"""
+
+from __future__ import annotations
+
+import abc
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jboost.core import checks
+from jboost.core.learner import model, static
+from jboost.core.numerics import dtype_of
+from jboost.core.products import dot, matvec
+
+Params = Any
+
+
+class Network(abc.ABC):
+    """The protocol. Subclasses are final and decorated with :func:`jboost.core.learner.model`."""
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether ``init`` draws at random."""
+        return True
+
+    @abc.abstractmethod
+    def init(self, num_features: int, dtype: Any, key: Any) -> Params:
+        """Parameters to start from."""
+
+    @abc.abstractmethod
+    def apply(self, params: Params, x: Array) -> Array:
+        """f(x), a scalar."""
+
+
+@model
+class Perceptron(Network):
+    """A line and h smooth steps: a network with one hidden layer.
+
+        f(x) = b + aᵀx + Σ_j v_j tanh(w_jᵀx + c_j),    j = 1 … h
+
+    It starts near 0 (a = b = 0, v small) with random w, of size 1 for inputs of variance 1: put
+    :class:`jboost.Scale` before it.
+
+    Args:
+      hidden: h ≥ 1; or
+      parameters: about how many numbers to learn, from which h follows for any number r of inputs:
+        h = parameters/(r + 2), but at least 3.
+
+    >>> net = Perceptron(2)
+    >>> params = net.init(3, jnp.float32, jax.random.key(0))
+    >>> params["w"].shape, net.apply(params, jnp.ones(3)).shape
+    ((2, 3), ())
+    """
+
+    hidden: int | None = static(default=None)
+    parameters: int | None = static(default=None)
+
+    def __post_init__(self) -> None:
+        if (self.hidden is None) == (self.parameters is None):
+            raise ValueError(
+                "a Perceptron needs hidden or parameters, and only one of them; "
+                f"got hidden={self.hidden!r} and parameters={self.parameters!r}"
+            )
+        for name in ("hidden", "parameters"):
+            if getattr(self, name) is not None:
+                count = checks.whole(name, getattr(self, name), at_least=1)
+                object.__setattr__(self, name, count)
+
+    def _hidden(self, num_features: int) -> int:
+        if self.parameters is None:
+            return self.hidden or 1
+        return max(3, self.parameters // (num_features + 2))
+
+    def init(self, num_features: int, dtype: Any, key: Any) -> Params:
+        h = self._hidden(num_features)
+        of_w, of_c, of_v = jax.random.split(key, 3)
+        normal = jax.random.normal
+        start = {
+            "w": normal(of_w, (h, num_features), jnp.float32) / num_features**0.5,
+            "c": 0.5 * normal(of_c, (h,), jnp.float32),
+            "v": 0.1 * normal(of_v, (h,), jnp.float32) / h**0.5,
+            "a": jnp.zeros(num_features, jnp.float32),
+            "b": jnp.zeros((), jnp.float32),
+        }
+        return jax.tree.map(lambda leaf: leaf.astype(dtype_of(dtype)), start)
+
+    def apply(self, params: Params, x: Array) -> Array:
+        steps = jnp.tanh(matvec(params["w"], x) + params["c"])
+        return params["b"] + dot(params["a"], x) + dot(params["v"], steps)
+
+
+@model
+class Function(Network):
+    """A network by two functions of one's own.
+
+    Args:
+      function: ``function(params, x) -> scalar``.
+      start: ``start(key, num_features) -> params``, ``start(key)``, or the params themselves,
+        which need no key.
+
+    >>> net = Function(lambda params, x: params["w"] @ x, {"w": jnp.array([1.0, 2.0])})
+    >>> float(net.apply(net.init(2, jnp.float32, None), jnp.ones(2)))
+    3.0
+    """
+
+    function: Callable[[Params, Array], Array] = static()
+    start: Any = static()
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise TypeError(
+                f"apply must be a function apply(params, x) -> scalar; got {self.function!r:.100}"
+            )
+        if not callable(self.start):
+            object.__setattr__(self, "start", _Given(self.start))
+        if _required(self.start) > 2:
+            raise TypeError(
+                "init_params must be a function of (key, num_features) or of (key), or the params "
+                f"themselves; got one that takes {_required(self.start)} arguments"
+            )
+
+    @property
+    def needs_key(self) -> bool:
+        return _required(self.start) > 0
+
+    def init(self, num_features: int, dtype: Any, key: Any) -> Params:
+        params = self.start(*(key, num_features)[: _required(self.start)])
+        if not jax.tree.leaves(params):
+            raise ValueError(f"init_params must have numbers to learn; got {params!r}")
+        return jax.tree.map(lambda leaf: _number(leaf, dtype_of(dtype)), params)
+
+    def apply(self, params: Params, x: Array) -> Array:
+        y = jnp.asarray(self.function(params, x))
+        if y.size != 1:
+            raise ValueError(f"apply must return one number; got an array of shape {y.shape}")
+        return y.reshape(())
+
+
+class _Given:
+    """Parameters as a function without arguments, so that they can be part of a structure."""
+
+    def __init__(self, params: Params) -> None:
+        self.params = params
+
+    def __call__(self) -> Params:
+        return self.params
+
+
+def _required(function: Callable[..., Any]) -> int:
+    """How many arguments a function must be given: those with a default keep it."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some functions written in C do not say
+        return 2
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return 2
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return sum(p.default is p.empty for p in positional)
+
+
+def _number(leaf: Any, dtype: Any) -> Array:
+    leaf = jnp.asarray(leaf)
+    checks.real_dtype("init_params", leaf, "what is learned are floats")
+    return leaf.astype(dtype)

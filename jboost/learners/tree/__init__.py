@@ -1,0 +1,1 @@
+"""A tree of regions, grown online, with a learner in each."""

@@ -1,0 +1,127 @@
+"""The space in which a hyperparameter is best moved: without edges, with steps alike everywhere.
+
+| range of the value | natural coordinate  | what a step of 0.1 means                |
+|--------------------|---------------------|-----------------------------------------|
+| (0, ∞)             | log v               | 10 % more                               |
+| (a, b)             | log (v − a)/(b − v) | near an edge: 10 % more distance from it |
+| (−∞, ∞)            | v                   | 0.1 more                                |
+
+So a step size moves by its logarithm and a forgetting factor by the logit of 1 − β, but for the
+sign.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from jboost.core import checks
+from jboost.settings import leaves
+
+
+class Space(NamedTuple):
+    """An open interval: low < value < high.
+
+    >>> space = Space(0.0, 1.0)
+    >>> round(float(space.value(space.natural(jnp.array(0.99)))), 4)
+    0.99
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def natural(self, value: Array) -> Array:
+        """The coordinate of a value, from −∞ to ∞."""
+        if self.low == -math.inf and self.high == math.inf:
+            return value
+        if self.high == math.inf:
+            return jnp.log(value - self.low)
+        if self.low == -math.inf:
+            return -jnp.log(self.high - value)
+        return jnp.log(value - self.low) - jnp.log(self.high - value)
+
+    def value(self, natural: Array) -> Array:
+        """The value at a coordinate."""
+        if self.low == -math.inf and self.high == math.inf:
+            return natural
+        if self.high == math.inf:
+            return self.low + jnp.exp(natural)
+        if self.low == -math.inf:
+            return self.high - jnp.exp(-natural)
+        # From the nearer edge, so that 1 − β keeps its digits.
+        share = 1 / (1 + jnp.exp(jnp.abs(natural)))
+        width = self.high - self.low
+        return jnp.where(natural < 0, self.low + width * share, self.high - width * share)
+
+
+POSITIVE = Space(low=0.0)
+
+# By the field's name, or by class and field where the class allows less.
+SPACES = {
+    "dependence": POSITIVE,
+    "epsilon": POSITIVE,
+    "forgetting": Space(0.0, 1.0),
+    "guarantee": Space(0.0, 1.0),
+    "length_scale": POSITIVE,
+    "max_variance": POSITIVE,
+    "rate": POSITIVE,
+    "ridge": POSITIVE,
+    "step_size": POSITIVE,
+    "NLMS.step_size": Space(0.0, 2.0),
+    "target_mse": POSITIVE,
+}
+
+
+def of(model: Any, places: Mapping[str, int], given: Mapping[str, Any] | None) -> dict[str, Space]:
+    """The space of each named float; ``given`` has (low, high) by name and goes first.
+
+    >>> import jboost as jb
+    >>> of(jb.NLMS(0.5), {"step_size": 0}, None)
+    {'step_size': Space(low=0.0, high=2.0)}
+    """
+    given = {} if given is None else dict(given)
+    extra = [name for name in given if name not in places]
+    if extra:
+        raise ValueError(
+            f"spaces must be for names in wrt ({', '.join(places)}); got one for {extra[0]!r}"
+        )
+    found = {}
+    for name, place in places.items():
+        cls, field = leaves.owner(model, place)
+        if name in given:
+            found[name] = _checked(name, given[name])
+        elif (known := SPACES.get(f"{cls}.{field}", SPACES.get(field))) is not None:
+            found[name] = known
+        else:
+            raise ValueError(
+                f"spaces must say between which values {name} may move, as its range is not known "
+                f"here; pass spaces={{{name!r}: (low, high)}}"
+            )
+    return found
+
+
+def start(name: str, space: Space, value: Any, dtype: Any) -> Array:
+    """The coordinate of a value to start from; on an edge there is none."""
+    value = jnp.asarray(value, dtype)
+    if not checks.is_traced(value) and not bool(
+        jnp.all((value > space.low) & (value < space.high))
+    ):
+        raise ValueError(
+            f"{name} must start inside its range, {space.low:g} < {name} < {space.high:g}: on an "
+            f"edge no step leads away; got {value}"
+        )
+    return space.natural(value)
+
+
+def _checked(name: str, pair: Any) -> Space:
+    try:
+        low, high = (float(edge) for edge in pair)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not low < high:
+        raise ValueError(f"spaces[{name!r}] must be (low, high) with low < high; got {pair!r}")
+    return Space(low, high)

@@ -1,0 +1,124 @@
+"""Copies side by side, and idle ones behind them, change how a run is laid out and nothing else."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jboost as jb
+from jboost.engine import fold as engine
+from jboost.engine import lanes, trailing
+from jboost.engine.lanes import Layout
+
+KEY = jax.random.key(3)
+
+with_kernel = pytest.mark.skipif(
+    jax.__version_info__ < engine.FIRST_TESTED, reason="one kernel is not tested with this jax"
+)
+
+
+def data(r=3, T=60):
+    rng = np.random.default_rng(1)
+    xs = rng.normal(size=(T, r)).astype(np.float32)
+    return xs, (xs[:, 0] - 0.5 * xs[:, -1] + 0.1 * rng.normal(size=T)).astype(np.float32)
+
+
+@with_kernel
+@pytest.mark.parametrize(
+    ("model", "r", "layout"),
+    [
+        (jb.bsgd_wu(20, target_mse=0.1, step_size=0.01), 3, Layout("side by side", 4)),
+        (jb.bsgd_wu(8, target_mse=0.1, step_size=0.01), 3, Layout("side by side", 0)),
+        (jb.bsgd_wu(20, target_mse=0.1, step_size=0.001), 40, Layout("together", 4)),
+        (jb.bsgd_wu(4, target_mse=0.1, step_size=0.01), 3, Layout("together", 0)),
+        (jb.bnm_wu(5, target_mse=0.1, forgetting=0.99, ridge=1), 40, Layout("together", 0)),
+        (jb.bnm_ru(5, target_mse=0.1, forgetting=0.99, ridge=1), 40, Layout("one by one", 0)),
+    ],
+    ids=["20 of 3", "8 of 3", "20 of 40", "4 of 3", "large", "large, drawn"],
+)
+def test_the_size_of_the_learners_decides(model, r, layout):
+    jb.run(model, *data(r, 5), KEY)
+    assert engine.last().layouts == (layout,)
+
+
+PER_LEARNER = jb.boost(
+    jb.Newton(forgetting=np.linspace(0.9, 0.99, 6), ridge=0.1),
+    6,
+    target_mse=np.linspace(0.01, 0.2, 6),
+    mode=jb.RandomUpdate(),
+)
+
+
+def everything(state, info):
+    return state, dict(info)
+
+
+@with_kernel
+@pytest.mark.parametrize(
+    "model",
+    [PER_LEARNER, jb.bsgd_dr(7, target_mse=0.1, step_size=0.1)],
+    ids=["a value per learner", "repeats"],
+)
+def test_states_and_reports_are_those_of_the_plain_form(model):
+    xs, ds = data()
+    fast = jb.run(model, xs, ds, KEY, observe=everything)
+    assert engine.last().layouts[0].idle > 0
+    engine.use("plain")
+    try:
+        slow = jb.run(model, xs, ds, KEY, observe=everything)
+    finally:
+        engine.use("auto")
+    assert jax.tree.structure(fast) == jax.tree.structure(slow)
+    for one, other in zip(jax.tree.leaves(fast), jax.tree.leaves(slow), strict=True):
+        assert one.shape == other.shape and one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-4)
+
+
+def test_a_state_spread_and_gathered_is_itself():
+    state = jb.run(PER_LEARNER, *data(), KEY)[0]
+    for layout in (Layout("side by side", 2), Layout("together", 2), Layout("one by one", 0)):
+        model, wide = lanes.spread((layout,), PER_LEARNER, state)
+        assert model.m == 6 and model.walk == layout.walk
+        for one, other in zip(
+            jax.tree.leaves(lanes.gather((layout,), wide)), jax.tree.leaves(state), strict=True
+        ):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_boosters_inside_other_stacks_are_left_alone():
+    """Where a state holds more boosters than the model, or stacked ones, nothing is rearranged."""
+    state = jb.run(PER_LEARNER, *data(), KEY)[0]
+    assert lanes.choose(PER_LEARNER, (state, state), kernel=True) == ()
+    stacked = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), state)
+    assert lanes.choose(PER_LEARNER, stacked, kernel=True) == ()
+
+
+def mixed(a, b, s):
+    """Broadcasts, reductions, reshapes, calls, and operations that have no rule."""
+    outer = jnp.where(a[:, None] > b[None, :], a[:, None] * b[None, :], s)
+    total = jax.nn.relu(jnp.sum(outer, axis=1)) + jnp.max(outer, axis=0)
+    flat = jnp.reshape(outer, (-1,)) @ jnp.arange(9.0)
+    repeated = jax.lax.fori_loop(0, 3, lambda _, c: c * s + 1, total)
+    return jnp.sort(total), {"flat": flat, "turned": jnp.sin(outer.T), "again": repeated}
+
+
+def test_the_trailing_vmap_is_vmap():
+    rng = np.random.default_rng(2)
+    a, b, s = (jnp.asarray(rng.normal(size=shape)) for shape in [(3, 5), (3, 5), (5,)])
+    expected = jax.vmap(mixed, -1, -1)(a, b, s)
+    got = trailing.vmap(mixed, 5)(a, b, s)
+    assert jax.tree.structure(got) == jax.tree.structure(expected)
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_the_trailing_vmap_keeps_the_axis_last():
+    """What it is for: no intermediate of the program has the copies in front."""
+
+    def step(w, x):
+        return w + jnp.sum(w * x) * x
+
+    program = jax.make_jaxpr(trailing.vmap(lambda w: step(w, jnp.ones(3)), 8))(jnp.ones((3, 8)))
+    shapes = [var.aval.shape for equation in program.eqns for var in equation.outvars]
+    assert (3, 8) in shapes and (8, 3) not in shapes
