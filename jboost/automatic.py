@@ -16,12 +16,15 @@ from typing import Any
 
 import jax
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.boosting.booster import boost
 from jboost.combiners.alike import ScaleAlike
 from jboost.combiners.refine import Refined
 from jboost.core import checks
-from jboost.core.learner import Learner, Number, State, model, static
+from jboost.core.learner import Learner, State
+from jboost.core.sample import Sample
+from jboost.core.model import Number, model, static
 from jboost.learners.gauss_newton import GaussNewton
 from jboost.learners.networks import Perceptron
 from jboost.learners.newton import Newton
@@ -66,27 +69,20 @@ class Seeded(Learner):
     def takes_missing(self) -> bool:
         return self.learner.takes_missing
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> State:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> State:
         return self.learner.init(num_features, dtype, key=self._key(key))
 
-    def predict(self, state: State, x: Any) -> Array:
+    def predict(self, state: State, x: ArrayLike) -> Array:
         return self.learner.predict(state, x)
 
-    def update(
-        self,
-        state: State,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> State:
-        return self.learner.update(state, x, d, weight=weight, repeats=repeats, key=self._key(key))
+    def learn(self, state: State, sample: Sample) -> State:
+        return self.learner.learn(state, sample.replace(key=self._key(sample.key)))
 
-    def info(self, state: State, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
+    def info(self, state: State, sample: Sample) -> dict[str, Any]:
         """What the learner reports."""
-        return self.learner.info(state, x, d, self._key(key))
+        return self.learner.info(state, sample.replace(key=self._key(sample.key)))
 
     def _key(self, key: Any) -> Any:
         return jax.random.key(self.seed) if key is None else key

@@ -8,26 +8,17 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
-from jboost.baselines.gradient_boosting import HullBoosting, SpanBoosting
 from jboost.boosting.booster import Boosted, boost
 from jboost.boosting.modes import PoissonReuse
 from jboost.combiners.combine import Uniform
-from jboost.core.learner import Learner, Number, model
-from jboost.core.numerics import Sum, dtype_of, sanitize
-
-__all__ = [
-    "HullBoosting",
-    "LastValue",
-    "RunningMean",
-    "SpanBoosting",
-    "bagging",
-    "poisson_boosting",
-]
-
+from jboost.core.learner import Learner
+from jboost.core.sample import Sample
+from jboost.core.model import Number, model
+from jboost.core.numerics import Sum, dtype_of
 
 class MeanState(NamedTuple):
     """Σ λ d and Σ λ."""
@@ -47,31 +38,21 @@ class RunningMean(Learner):
     4.0
     """
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> MeanState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> MeanState:
         del num_features, key
         return MeanState(Sum.zeros((), dtype_of(dtype)), Sum.zeros((), dtype_of(dtype)))
 
-    def predict(self, state: MeanState, x: Any) -> Array:
+    def predict(self, state: MeanState, x: ArrayLike) -> Array:
         del x
         weight = state.weight.total
         some = weight > 0
         return jnp.where(some, state.total.total / jnp.where(some, weight, 1), 0)
 
-    def update(
-        self,
-        state: MeanState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> MeanState:
-        del key
-        _, d, ok = sanitize(x, d, state.weight.total.dtype)
-        lam = jnp.asarray(weight, d.dtype) * jnp.asarray(repeats).astype(d.dtype)
-        new = MeanState(state.total.add(lam * d), state.weight.add(lam))
-        return _choose(ok & (lam > 0), new, state)
+    def learn(self, state: MeanState, sample: Sample) -> MeanState:
+        d, lam = sample.d, sample.weight * jnp.asarray(sample.repeats).astype(sample.d.dtype)
+        return sample.keep(MeanState(state.total.add(lam * d), state.weight.add(lam)), state)
 
 
 class LastState(NamedTuple):
@@ -89,28 +70,18 @@ class LastValue(Learner):
     3.0
     """
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> LastState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> LastState:
         del num_features, key
         return LastState(jnp.zeros((), dtype_of(dtype)))
 
-    def predict(self, state: LastState, x: Any) -> Array:
+    def predict(self, state: LastState, x: ArrayLike) -> Array:
         del x
         return state.d
 
-    def update(
-        self,
-        state: LastState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> LastState:
-        del key
-        _, d, ok = sanitize(x, d, state.d.dtype)
-        lam = jnp.asarray(weight, d.dtype) * jnp.asarray(repeats).astype(d.dtype)
-        return _choose(ok & (lam > 0), LastState(d), state)
+    def learn(self, state: LastState, sample: Sample) -> LastState:
+        return sample.keep(LastState(sample.d), state)
 
 
 def bagging(learner: Learner, m: int = 20) -> Boosted:
@@ -140,7 +111,3 @@ def poisson_boosting(learner: Learner, m: int = 20, *, target_mse: Number) -> Bo
     5
     """
     return boost(learner, m, target_mse=target_mse, mode=PoissonReuse(), combiner=Uniform())
-
-
-def _choose(condition: Array, new: Any, old: Any) -> Any:
-    return jax.tree.map(lambda new, old: jnp.where(condition, new, old), new, old)

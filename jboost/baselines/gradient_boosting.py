@@ -28,11 +28,14 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.boosting import copies
 from jboost.core import checks
-from jboost.core.learner import Around, Learner, Number, State, model, repeated, static
-from jboost.core.numerics import Sum, dtype_of, usable
+from jboost.core.learner import Wrapper, Learner, State
+from jboost.core.sample import Sample
+from jboost.core.model import Number, model, static
+from jboost.core.numerics import Sum, dtype_of
 
 
 class ChainState(NamedTuple):
@@ -42,7 +45,7 @@ class ChainState(NamedTuple):
     own: Any
 
 
-class GradientChain(Around):
+class GradientChain(Wrapper):
     """What the two algorithms share; they say how a copy joins, and what it is told."""
 
     learner: Learner
@@ -78,58 +81,44 @@ class GradientChain(Around):
         del slope, lam, L
         return own
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> ChainState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> ChainState:
         def make(one: Learner, key: Any = None) -> State:
             return one.init(num_features, dtype, key=key)
 
-        states = copies.each(make, self.learner, self._all, self._keys(key))
+        states = copies.each(make, self.learner, self.m, self._keys(key))
         return ChainState(states, self.start(dtype_of(dtype)))
 
-    def predict(self, state: ChainState, x: Any) -> Array:
+    def predict(self, state: ChainState, x: ArrayLike) -> Array:
         return self.join(state.own, self._said(state, x))[0]
 
-    def update(
-        self,
-        state: ChainState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> ChainState:
-        keys = self._keys(key)
+    def learn(self, state: ChainState, sample: Sample) -> ChainState:
+        keys, told = self._keys(sample.key), sample.only_if(sample.weight > 0).replace(repeats=1)
 
-        def once(_: Any, state: ChainState) -> ChainState:
-            h = self._said(state, x)
-            lam, answer = jnp.asarray(weight, h.dtype), jnp.asarray(d, h.dtype)
-            ok = usable(answer) & (lam > 0)
-            if not self.takes_missing:
-                ok = ok & jnp.all(usable(jnp.asarray(x, h.dtype)))
+        def once(state: ChainState) -> ChainState:
+            h = self._said(state, sample.x)
             _, before = self.join(state.own, h)
-            g = 2 * (before - jnp.where(ok, answer, 0))
+            g = 2 * (before - told.d)
             L = 4 * jnp.asarray(self.bound, h.dtype)
-            target = jnp.where(ok, self.target(h, g, L), jnp.nan)  # NaN: no copy learns from it
 
-            def learn(one: Learner, own: State, target: Array, key: Any = None) -> State:
-                return one.update(own, x, target, weight=lam, key=key)
+            def learn(
+                learner: Learner, state: State, target: Array, key: Array | None = None
+            ) -> State:
+                return learner.learn(state, told.replace(key=key).with_target(target))
 
-            learners = copies.each(learn, self.learner, self._all, state.learners, target, keys)
-            own = self.adapt(state.own, g * before, lam, L)
-            own = jax.tree.map(lambda new, old: jnp.where(ok, new, old), own, state.own)
+            target = self.target(h, g, L)
+            learners = copies.each(learn, self.learner, self.m, state.learners, target, keys)
+            own = told.keep(self.adapt(state.own, g * before, told.weight, L), state.own)
             return ChainState(learners, own)
 
-        return repeated(once, state, repeats)
+        return sample.repeat(once, state, guard=False)
 
-    @property
-    def _all(self) -> slice:
-        return slice(0, self.m)
-
-    def _said(self, state: ChainState, x: Any) -> Array:
+    def _said(self, state: ChainState, x: ArrayLike) -> Array:
         def predict(one: Learner, own: State) -> Array:
             return one.predict(own, x)
 
-        h = copies.each(predict, self.learner, self._all, state.learners)
+        h = copies.each(predict, self.learner, self.m, state.learners)
         D = jnp.asarray(self.bound, h.dtype)
         return jnp.clip(h, -D, D)
 

@@ -12,16 +12,18 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.boosting import copies
 from jboost.boosting.emphasis import Emphasis, EmphasisState
 from jboost.boosting.modes import Mode, Weighted
 from jboost.combiners.combine import NSGD, from_mean
 from jboost.core import checks, draws
-from jboost.core.learner import Learner, Number, State, model, repeated, static
-from jboost.core.numerics import dtype_of, usable
+from jboost.core.learner import Learner, State, instance, required_key
+from jboost.core.model import Number, model, static
+from jboost.core.numerics import dtype_of
+from jboost.core.sample import Sample
 from jboost.learners.newton import ForwardNewton
 
 # Recursive least squares in its forward form. Copies of a learner hardly differ until the stream
@@ -30,11 +32,18 @@ from jboost.learners.newton import ForwardNewton
 # experiments/README.md has it beside the plain form, for all six models on both of the streams.
 RLS_COMBINER = ForwardNewton(forgetting=0.999, ridge=1.0, max_variance=100.0, shrink=True)
 
-COMBINER = 2**31  # its number among the learners, where keys are told apart
+COMBINER = 2**31  # the combiner's number among the learners, where keys are told apart
 
 
 class BoostedState(NamedTuple):
-    """The step t (with the times it wrapped at 2³²), the learners, the chain's record, z."""
+    """The state of a booster.
+
+    t: how many samples it has learned, modulo 2³², 0 at the start.
+    wraps: how often t has passed 2³², 0 at the start.
+    learners: the state of each group of alike learners, stacked along the first axis.
+    emphasis: the record of δ and Λ.
+    combiner: the state of the combiner.
+    """
 
     t: Array
     wraps: Array
@@ -43,209 +52,202 @@ class BoostedState(NamedTuple):
     combiner: State
 
 
-class _Look(NamedTuple):
-    """What one sample means to a booster, before anything is learned from it."""
+class Spending(NamedTuple):
+    """What a booster makes of one sample, before anything is learned from it.
 
-    ok: Array
-    d: Array
+    y: the estimate of each learner, (m,).
+    lam: the importance λ of the sample to each learner, (m,).
+    emphasis: the record of δ and Λ with the sample.
+    weight, repeats: what the mode makes of λ, (m,), or a number for all learners.
+    """
+
     y: Array
     lam: Array
     emphasis: EmphasisState
-    weight: Any
-    repeats: Any
+    weight: ArrayLike
+    repeats: ArrayLike
 
 
 @model
 class Boosted(Learner):
     """m learners, their emphasis, the mode that spends it, and the combiner. Made by :func:`boost`.
 
-    ``learner`` is one learner of which there are m copies, or a tuple of them; ``sizes`` says how
-    many copies there are of each. A float of a learner may hold one value, shared by its copies, or
-    one per copy. ``weight`` multiplies the learners' weights, the chain's Λ and the combiner's
-    weight; ``repeats`` is that many updates.
-
-    ``walk`` is how the learners are updated: "together" (one batched update), "side by side" (the
-    same, with the copies along the last axis of the states), or "one by one", which does not
-    compute the updates that a random mode did not draw. The last ``idle`` copies only fill vector
-    lanes: nothing reads them. The numbers are the same; the engine behind ``run`` chooses.
+    ``learner`` is one learner of which there are m copies, or a tuple of groups; ``sizes`` says how
+    many copies there are in each group. A setting of a learner may hold one value, shared by its
+    copies, or one per copy. ``weight`` multiplies the learners' weights, the chain's Λ and the
+    combiner's weight; ``repeats`` is that many updates.
     """
 
-    learner: Any
+    learner: Learner | tuple[Learner, ...]
     emphasis: Emphasis
     mode: Mode
     combiner: Learner
     sizes: tuple[int, ...] = static()
-    walk: str = static(default="together")
-    idle: int = static(default=0)
 
     per_learner: ClassVar[tuple[str, ...]] = ("learner", "emphasis")
 
     @property
     def m(self) -> int:
         """The number of learners."""
-        return self._width - self.idle
-
-    @property
-    def _width(self) -> int:
         return sum(self.sizes)
 
     @property
     def needs_key(self) -> bool:
-        parts = (self.mode, self.combiner, *self._learners)
-        return any(part.needs_key for part in parts)
+        return any(child.needs_key for child in (self.mode, self.combiner, *self.groups))
 
     @property
     def takes_missing(self) -> bool:
-        return all(learner.takes_missing for learner in self._learners)
+        return all(learner.takes_missing for learner in self.groups)
 
     @property
-    def _learners(self) -> tuple[Learner, ...]:
+    def groups(self) -> tuple[Learner, ...]:
+        """The different learners, each with all of its copies."""
         return self.learner if isinstance(self.learner, tuple) else (self.learner,)
 
-    @property
-    def _groups(self) -> list[tuple[Learner, slice]]:
-        """Each different learner with the places of its copies in the chain."""
-        ends = np.cumsum(self.sizes)
-        places = [
-            slice(int(end) - size, int(end)) for end, size in zip(ends, self.sizes, strict=True)
-        ]
-        return list(zip(self._learners, places, strict=True))
-
-    @property
-    def _axis(self) -> int:
-        """Where the states have the copies."""
-        return -1 if self.walk == "side by side" else 0
-
-    def _combiner_key(self, key: Any) -> Any:
-        if key is None or not self.combiner.needs_key:
-            return None
-        return jax.random.fold_in(key, COMBINER)
-
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> BoostedState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> BoostedState:
         dtype = dtype_of(dtype)
-        keys = None if key is None else _keys_of(key, self._width)
-        learners = []
-        for learner, place in self._groups:
-            own = keys[place] if keys is not None and learner.needs_key else None
 
-            def make(one, key=None) -> State:
-                return one.init(num_features, dtype, key=key)
+        def start(learner: Learner, key: Array | None = None) -> State:
+            return learner.init(num_features, dtype, key=key)
 
-            made = copies.each(make, learner, place, own)
-            learners.append(jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, self._axis), made))
+        groups = zip(self.groups, self.sizes, self._split(_keys(key, self.m)), strict=True)
+        learners = [
+            copies.each(start, learner, size, keys if learner.needs_key else None)
+            for learner, size, keys in groups
+        ]
         return BoostedState(
             t=jnp.zeros((), jnp.uint32),
             wraps=jnp.zeros((), jnp.uint32),
             learners=tuple(learners),
-            emphasis=self.emphasis.init(self._width, dtype),
+            emphasis=self.emphasis.init(self.m, dtype),
             combiner=self.combiner.init(self.m, dtype, key=self._combiner_key(key)),
         )
 
-    def predict(self, state: BoostedState, x: Any) -> Array:
-        return self.combiner.predict(state.combiner, self._estimates(state, x)[: self.m])
+    def predict(self, state: BoostedState, x: ArrayLike) -> Array:
+        return self.combiner.predict(state.combiner, self.estimates(state, x))
 
-    def update(
-        self,
-        state: BoostedState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> BoostedState:
-        checks.spending(weight, repeats)
+    def estimates(self, state: BoostedState, x: ArrayLike) -> Array:
+        """Return the estimate of each learner, (m,)."""
 
-        def once(_: Any, state: BoostedState) -> BoostedState:
-            return self._update_once(state, x, d, weight, key)  # t has moved on: other draws
+        def predict(learner: Learner, state: State) -> Array:
+            return learner.predict(state, x)
 
-        return repeated(once, state, repeats)
+        groups = zip(self.groups, self.sizes, state.learners, strict=True)
+        return jnp.concatenate([self._each(predict, *group) for group in groups])
 
-    def info(self, state: BoostedState, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
-        """y, e, lam, delta (before the sample), z, and updates: how often each learner learns."""
-        look = self._look(state, x, d, 1.0, key)
-        updates = jnp.broadcast_to(jnp.asarray(look.repeats, jnp.int32), look.y.shape)
-        reported = {
-            "y": look.y,
-            "e": jnp.where(look.ok, look.d - look.y, 0),
-            "lam": jnp.where(look.ok, look.lam, 0),
+    def learn(self, state: BoostedState, sample: Sample) -> BoostedState:
+        def once(state: BoostedState) -> BoostedState:
+            return self._learn_once(state, sample)  # t has moved on: other draws
+
+        return sample.repeat(once, state, guard=False)
+
+    def info(self, state: BoostedState, sample: Sample) -> dict[str, Array]:
+        """Report y, e, lam, delta (before the sample), z, and updates: how often each learns."""
+        spending = self._spend(state, sample)
+        updates = jnp.broadcast_to(jnp.asarray(spending.repeats, jnp.int32), spending.y.shape)
+        return {
+            "y": spending.y,
+            "e": jnp.where(sample.good, sample.d - spending.y, 0),
+            "lam": jnp.where(sample.good, spending.lam, 0),
             "delta": self.emphasis.delta(state.emphasis),
-            "updates": jnp.where(look.ok, updates, 0),
+            "updates": jnp.where(sample.good, updates, 0),
+            "z": self.combiner.coefficients(state.combiner, spending.y),
         }
-        reported = {name: values[: self.m] for name, values in reported.items()}
-        return reported | {"z": self.combiner.coefficients(state.combiner, reported["y"])}
 
-    def _estimates(self, state: BoostedState, x: Any) -> Array:
-        groups = zip(self._groups, state.learners, strict=True)
-
-        def predict(one, own) -> Array:
-            return one.predict(own, x)
-
-        return jnp.concatenate(
-            [copies.each(predict, *group, states, axis=self._axis) for group, states in groups]
-        )
-
-    def _look(self, state: BoostedState, x: Any, d: Any, weight: Any, key: Any) -> _Look:
-        y = self._estimates(state, x)
-        d = jnp.asarray(d, y.dtype)
-        ok = usable(d)
-        if not self.takes_missing:
-            ok = ok & jnp.all(usable(jnp.asarray(x, y.dtype)))
-        lam, emphasis = self.emphasis.chain(
-            state.emphasis, y, jnp.where(ok, d, 0), jnp.asarray(weight, y.dtype)
-        )
-        uniform = None
-        if self.mode.needs_key:
-            uniform = draws.uniform(_given(key), (state.t, state.wraps), self._width, y.dtype)
-        return _Look(ok, d, y, lam, emphasis, *self.mode.spend(lam, uniform))
-
-    def _update_once(
-        self, state: BoostedState, x: Any, d: Any, weight: Any, key: Any
-    ) -> BoostedState:
-        look = self._look(state, x, d, weight, key)
-        answer = jnp.where(look.ok, look.d, jnp.nan)  # NaN: no part learns from this sample
-        now = keys = None
-        if any(part.needs_key for part in (self.combiner, *self._learners)):
-            now = jax.random.fold_in(jax.random.fold_in(_given(key), state.wraps), state.t)
-            keys = _keys_of(now, self._width)
-
-        def learn(
-            one: Learner, own: State, lam: Any = None, n: Any = None, key: Any = None
-        ) -> State:
-            lam = look.weight if lam is None else lam
-            n = look.repeats if n is None else n
-            return one.update(own, x, answer, weight=weight * lam, repeats=n, key=key)
-
-        learners = []
-        for (learner, place), states in zip(self._groups, state.learners, strict=True):
-            lam = look.weight[place] if jnp.ndim(look.weight) else None
-            n = look.repeats[place] if jnp.ndim(look.repeats) else None
-            if n is not None and learner.repeats_in_closed_form:
-                n = self.mode.in_few_bits(n)
-            own = keys[place] if keys is not None and learner.needs_key else None
-            if self.walk == "one by one":
-                learners.append(copies.one_by_one(learn, learner, place, n, states, lam, n, own))
-            else:
-                rows = (states, lam, n, own)
-                learners.append(copies.each(learn, learner, place, *rows, axis=self._axis))
-
-        combiner = self.combiner.update(
-            state.combiner,
-            look.y[: self.m],
-            answer,
-            weight=weight,
-            key=self._combiner_key(now),
-        )
-        t = state.t + look.ok.astype(jnp.uint32)
+    def _learn_once(self, state: BoostedState, sample: Sample) -> BoostedState:
+        """Return the state after one update of each learner, as its mode wants it."""
+        spending = self._spend(state, sample)
+        key = None
+        if any(child.needs_key for child in (self.combiner, *self.groups)):
+            key = required_key(sample.key)
+            key = jax.random.fold_in(jax.random.fold_in(key, state.wraps), state.t)
+        told = sample.replace(repeats=spending.repeats, most_repeats=self.mode.most_repeats)
+        t = state.t + sample.good.astype(jnp.uint32)
         return BoostedState(
             t=t,
             wraps=state.wraps + (t < state.t).astype(jnp.uint32),
-            learners=tuple(learners),
+            learners=self._learners_after(state, told, spending.weight, key),
             emphasis=jax.tree.map(
-                lambda new, old: jnp.where(look.ok, new, old), look.emphasis, state.emphasis
+                lambda new, old: jnp.where(sample.good, new, old), spending.emphasis, state.emphasis
             ),
-            combiner=combiner,
+            combiner=self.combiner.learn(
+                state.combiner,
+                sample.replace(repeats=1, key=self._combiner_key(key)).with_input(spending.y),
+            ),
         )
+
+    def _spend(self, state: BoostedState, sample: Sample) -> Spending:
+        y = self.estimates(state, sample.x)
+        lam, emphasis = self.emphasis.weigh(state.emphasis, y, sample.d, sample.weight)
+        uniform = None
+        if self.mode.needs_key:
+            key = required_key(sample.key)
+            uniform = draws.uniform(key, (state.t, state.wraps), y.shape[0], y.dtype)
+        return Spending(y, lam, emphasis, *self.mode.spend(lam, uniform))
+
+    def _learners_after(
+        self, state: BoostedState, sample: Sample, lam: ArrayLike, key: Array | None
+    ) -> tuple[State, ...]:
+        """Return the states of the learners; ``lam`` and ``sample.repeats`` may have a row each."""
+
+        def learn(
+            learner: Learner, state: State, lam: Array | None, n: Array | None, key: Array | None
+        ) -> State:
+            told = sample.replace(key=key)
+            if lam is not None:
+                told = told.replace(weight=sample.weight * lam)
+            return learner.learn(state, told if n is None else told.replace(repeats=n))
+
+        groups = zip(
+            *(self.groups, self.sizes, state.learners),
+            *(self._split(rows) for rows in (lam, sample.repeats, _keys(key, self.m))),
+            strict=True,
+        )
+        return tuple(
+            self._each_that_learns(learn, *group, keys if group[0].needs_key else None)
+            for *group, keys in groups
+        )
+
+    def _each(self, f: Callable[..., State], learner: Learner, size: int, *rows: State) -> State:
+        """Return f(learner, …) for every copy. How copies lie in memory is decided here."""
+        return copies.each(f, learner, size, *rows)
+
+    def _each_that_learns(
+        self,
+        f: Callable[..., State],
+        learner: Learner,
+        size: int,
+        states: State,
+        lam: Array | None,
+        repeats: Array | None,
+        keys: Array | None,
+    ) -> State:
+        """Return f(learner, state, λ, n, key) for every copy: the states after an update."""
+        return self._each(f, learner, size, states, lam, repeats, keys)
+
+    def _split(self, rows: ArrayLike | None) -> list[Array | None]:
+        """Return the rows of each group; None where there is not one row per learner."""
+        if rows is None or not jnp.ndim(rows):
+            return [None] * len(self.sizes)
+        rows, starts = jnp.asarray(rows), [sum(self.sizes[:g]) for g in range(len(self.sizes))]
+        return [
+            rows[start : start + size] for start, size in zip(starts, self.sizes, strict=True)
+        ]
+
+    def _combiner_key(self, key: Array | None) -> Array | None:
+        if key is None or not self.combiner.needs_key:
+            return None
+        return jax.random.fold_in(key, COMBINER)
+
+
+def _keys(key: Array | None, count: int) -> Array | None:
+    """Return a key for each learner."""
+    if key is None:
+        return None
+    numbers = jnp.arange(count, dtype=jnp.uint32)
+    return jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
 
 
 def boost(
@@ -273,7 +275,7 @@ def boost(
 
     Args:
       learner: a learner, or a list of them (then m is its length), or a function that makes the
-        k-th, k = 0 … m − 1. Learners alike but for their floats run as one stack; a learner whose
+        k-th, k = 0 … m − 1. Learners that differ in their floats alone run as one stack; a learner whose
         floats have shape (m,) is such a stack already. Copies of a learner that draws at its start,
         such as one behind ``RandomFourier``, draw differently.
       m: the number of learners, at least 1.
@@ -305,13 +307,13 @@ def boost(
             raise ValueError(
                 f"m must be the length of the list of learners, {len(learner)}; got {m}"
             )
-        runs = copies.runs_of_alike([_learner("learner", one) for one in learner])
-        learners = tuple(copies.stack(run) for run in runs)
-        sizes = tuple(len(run) for run in runs)
+        groups = copies.groups_of_alike([instance("learner", member) for member in learner])
+        learners = tuple(copies.stack(group) for group in groups)
+        sizes = tuple(len(group) for group in groups)
     else:
         if m is None:
             raise ValueError("m, the number of copies of the learner, is missing; got None")
-        learners = (_learner("learner", learner),)
+        learners = (instance("learner", learner),)
         sizes = (checks.whole("m", m, at_least=1),)
     if guarantee is not None and dependence is not None:
         raise ValueError(
@@ -322,7 +324,7 @@ def boost(
         target_mse=target_mse,
         dependence=1.0 if dependence is None else dependence,
         guarantee=guarantee,
-        form=chain,
+        chain=chain,
         literal=literal,
     )
     if combiner is None:
@@ -332,26 +334,10 @@ def boost(
         learner=learners[0] if len(learners) == 1 else learners,
         emphasis=emphasis,
         mode=checks.instance("mode", mode, Mode, "Weighted(), DataReuse(…), RandomUpdate() or so"),
-        combiner=from_mean(_learner("combiner", combiner)),
+        combiner=from_mean(instance("combiner", combiner, "NSGD(step_size=0.01)")),
         sizes=sizes,
     )
-    for one, size in zip(learners, sizes, strict=True):
-        copies.check(one, size)
+    for group, size in zip(learners, sizes, strict=True):
+        copies.check(group, size)
     copies.check(emphasis, boosted.m)
     return boosted
-
-
-def _learner(name: str, value: Any) -> Learner:
-    return checks.instance(name, value, Learner, "a learner such as SGD(step_size=0.1)")
-
-
-def _given(key: Any) -> Any:
-    if key is None:
-        raise ValueError("key is missing: this model draws at random; pass key=jax.random.key(0)")
-    return key
-
-
-def _keys_of(key: Any, count: int) -> Array:
-    """A key for each learner."""
-    numbers = jnp.arange(count, dtype=jnp.uint32)
-    return jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)

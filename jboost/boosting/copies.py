@@ -1,7 +1,7 @@
-"""Copies of a learner: a float that they share, or one for each.
+"""Copies of a learner run as one: a setting that they share, or one value for each.
 
-A learner inside a booster is written once. Each of its floats holds one value, shared by the
-copies, or an array with one value per copy. Boosters nest, so a float may have an axis for each
+A learner inside a booster is written once. Each of its settings holds one value, shared by the
+copies, or an array with one value per copy. Boosters nest, so a setting may have an axis for each
 booster around it; axes are read from the inside out.
 """
 
@@ -14,109 +14,74 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.core.learner import Learner
-from jboost.core.products import written_for
-from jboost.engine import trailing
+from jboost.core.learner import Learner, State
 
 
-def each(
-    f: Callable[..., Any], learner: Learner, place: slice, *stacked: Any, axis: int = 0
-) -> Any:
-    """f(copy, …) for every copy of a learner, with the rows of ``stacked``; None stays None.
+def each(f: Callable[..., State], learner: Learner, count: int, *stacked: State) -> State:
+    """Return f(copy, …) for every copy of a learner, with the rows of ``stacked``.
 
-    Floats that the copies share stay unbatched: what depends on them alone is computed once.
-    ``axis`` is where states have the copies: the first, or the last (side by side).
+    Settings that the copies share stay unbatched: what depends on them alone is computed once.
+    None among ``stacked`` stays None.
     """
+    varied, copy_with = apart(learner)
+
+    def call(varied: list[Any], rows: tuple[State, ...]) -> State:
+        return f(copy_with(varied), *rows)
+
+    return jax.vmap(call, axis_size=count)(varied, stacked)
+
+
+def apart(learner: Learner) -> tuple[list[jax.Array], Callable[[list[Any]], Learner]]:
+    """Return the settings that differ between the copies, and what makes a copy from its values."""
     leaves, structure = jax.tree.flatten(learner)
-    own = one_each(learner)
+    differ = differs_by_copy(learner)
 
-    def one(varied: list[Any], rows: tuple[Any, ...]) -> Any:
-        mine = iter(varied)
-        copy = [next(mine) if o else leaf for leaf, o in zip(leaves, own, strict=True)]
-        return f(structure.unflatten(copy), *rows)
+    def copy_with(values: list[Any]) -> Learner:
+        remaining = iter(values)
+        pairs = zip(leaves, differ, strict=True)
+        return structure.unflatten([next(remaining) if varies else leaf for leaf, varies in pairs])
 
-    varied = [jnp.asarray(leaf) for leaf, o in zip(leaves, own, strict=True) if o]
-    size = place.stop - place.start
-    if axis == 0:
-        return jax.vmap(one, axis_size=size)(varied, stacked)
-    varied = [jnp.moveaxis(leaf, 0, -1) for leaf in varied]
-    with written_for("side by side"):
-        return trailing.vmap(one, size)(varied, stacked)
+    pairs = zip(leaves, differ, strict=True)
+    return [jnp.asarray(leaf) for leaf, varies in pairs if varies], copy_with
 
 
-def one_by_one(
-    f: Callable[..., Any], learner: Learner, place: slice, drawn: Any, states: Any, *stacked: Any
-) -> Any:
-    """f(copy, state, …) for the copies whose entry of ``drawn`` is not zero; all, if it is None.
-
-    A loop that changes the stacked states in place: what is not drawn is neither computed nor
-    copied. Under ``vmap`` the condition would become a choice between computed values.
-    """
-    leaves, structure = jax.tree.flatten(learner)
-    own = one_each(learner)
-
-    def row(k: Any, tree: Any) -> Any:
-        return jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, k, keepdims=False), tree)
-
-    def change(k: Any, states: Any) -> Any:
-        copy = [
-            row(k, jnp.asarray(leaf)) if o else leaf for leaf, o in zip(leaves, own, strict=True)
-        ]
-        new = f(structure.unflatten(copy), row(k, states), *row(k, stacked))
-        return jax.tree.map(
-            lambda all_, one: jax.lax.dynamic_update_index_in_dim(all_, one, k, 0), states, new
-        )
-
-    def visit(k: Any, states: Any) -> Any:
-        if drawn is None:
-            return change(k, states)
-        return jax.lax.cond(
-            row(k, drawn).astype(bool),
-            lambda states: change(k, states),
-            lambda states: states,
-            states,
-        )
-
-    return jax.lax.fori_loop(0, place.stop - place.start, visit, states)
+def differs_by_copy(model: Any) -> list[bool]:
+    """Return, for each setting of a copied model, whether it holds one value per copy."""
+    leaves = jax.tree.leaves(model)
+    return [jnp.ndim(leaf) > level for leaf, level in zip(leaves, _levels(model), strict=True)]
 
 
-def one_each(part: Any) -> list[bool]:
-    """For each float of a copied learner: whether it holds one value per copy."""
-    leaves = jax.tree.leaves(part)
-    return [jnp.ndim(leaf) > level for leaf, level in zip(leaves, _levels(part), strict=True)]
-
-
-def check(part: Any, size: int) -> None:
-    """Every float is one value, or as many as there are copies."""
-    paths = jax.tree_util.tree_flatten_with_path(part)[0]
-    for (path, leaf), level in zip(paths, _levels(part), strict=True):
+def check(model: Any, count: int) -> None:
+    """Refuse a setting that is neither one value nor one for each of the copies."""
+    paths = jax.tree_util.tree_flatten_with_path(model)[0]
+    for (path, leaf), level in zip(paths, _levels(model), strict=True):
         extra = jnp.ndim(leaf) - level
-        if extra > 1 or (extra == 1 and jnp.shape(leaf)[0] != size):
+        if extra > 1 or (extra == 1 and jnp.shape(leaf)[0] != count):
             name = jax.tree_util.keystr(path).lstrip(".")
             raise ValueError(
-                f"{name} must be a number or one per learner, here {size}; "
+                f"{name} must be a number or one per learner, here {count}; "
                 f"got shape {jnp.shape(leaf)}"
             )
 
 
-def runs_of_alike(learners: list[Learner]) -> list[list[Learner]]:
-    """Neighbours of one structure together: stacked, they run much faster than as a list.
+def groups_of_alike(learners: list[Learner]) -> list[list[Learner]]:
+    """Group neighbours of one structure: stacked, they run much faster than as a list.
 
-    Not so boosters with a float that their own learners share: its new axis would be taken for one
-    over these.
+    A booster with a setting that its own learners share is left alone: the setting's new axis would
+    be taken for one over these.
     """
-    runs: list[list[Learner]] = []
+    groups: list[list[Learner]] = []
     for learner in learners:
-        alike = runs and _shape_of(runs[-1][0]) == _shape_of(learner)
-        if alike and not any(_shared(learner)):
-            runs[-1].append(learner)
+        alike = groups and _structure_and_shapes(groups[-1][0]) == _structure_and_shapes(learner)
+        if alike and not _shares_inside(learner):
+            groups[-1].append(learner)
         else:
-            runs.append([learner])
-    return runs
+            groups.append([learner])
+    return groups
 
 
 def stack(learners: list[Learner]) -> Learner:
-    """Learners of one structure as one, each float with an axis over them."""
+    """Return learners of one structure as one, each of its settings with an axis over them."""
     if len(learners) == 1:
         return learners[0]
 
@@ -128,32 +93,36 @@ def stack(learners: list[Learner]) -> Learner:
 
 
 def _levels(node: Any) -> list[int]:
-    """For each float of a model, how many axes it may have for boosters inside that model.
+    """Return, for each setting of a model, how many axes it may have for boosters inside.
 
     A class says with ``per_learner`` which of its fields may hold a value per learner.
     """
     fields = getattr(type(node), "per_learner", ())
     if fields:
         children, _ = jax.tree_util.tree_flatten_with_path(
-            node, is_leaf=lambda part: part is not node
+            node, is_leaf=lambda child: child is not node
         )
         return [
             level + (path[0].name in fields) for path, child in children for level in _levels(child)
         ]
 
-    def inside(part: Any) -> bool:
-        return bool(getattr(type(part), "per_learner", ()))
+    def holds_learners(child: Any) -> bool:
+        return bool(getattr(type(child), "per_learner", ()))
 
-    parts = jax.tree.leaves(node, is_leaf=inside)
-    return [level for part in parts for level in (_levels(part) if inside(part) else [0])]
-
-
-def _shared(part: Any) -> list[bool]:
-    """For each float of a model: whether the learners of a booster inside share it."""
-    leaves = jax.tree.leaves(part)
-    return [jnp.ndim(leaf) < level for leaf, level in zip(leaves, _levels(part), strict=True)]
+    children = jax.tree.leaves(node, is_leaf=holds_learners)
+    return [
+        level
+        for child in children
+        for level in (_levels(child) if holds_learners(child) else [0])
+    ]
 
 
-def _shape_of(learner: Learner) -> Any:
+def _shares_inside(model: Any) -> bool:
+    """Return whether the learners of a booster inside a model share a setting."""
+    leaves = jax.tree.leaves(model)
+    return any(jnp.ndim(leaf) < level for leaf, level in zip(leaves, _levels(model), strict=True))
+
+
+def _structure_and_shapes(learner: Learner) -> tuple[Any, list[tuple[int, ...]]]:
     leaves, structure = jax.tree.flatten(learner)
     return structure, [jnp.shape(leaf) for leaf in leaves]

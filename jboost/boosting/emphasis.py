@@ -1,4 +1,4 @@
-"""The chain: how much each learner of a booster should care about a sample, and how it shows.
+"""The weight λ of each learner of a booster, from the errors of the learners before it.
 
 | letter | name         | meaning                                                                 |
 |--------|--------------|-------------------------------------------------------------------------|
@@ -10,20 +10,21 @@
 | δ, Λ   |              | weighted MSE/4 so far, and the sum of the weights  (eq. `delta`)        |
 
 The errors are a-priori, so λ of all learners is known before any of them is updated, and the chain
-over k is a prefix sum. ``form="scan"`` walks it literally, one learner after the other.
+over k is a prefix sum. ``chain="scan"`` walks it literally, one learner after the other.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Number, model, static
+from jboost.core.model import Number, model, static
 from jboost.core.numerics import LARGEST, Sum
 from jboost.core.products import sums_before
 
@@ -31,12 +32,16 @@ from jboost.core.products import sums_before
 # first sample always reaches. A small floor ends it.
 SMALLEST_DELTA = 1e-6
 
-# Of an error, where it counts for l: beyond, l is as good as −∞ and λ is 1.
+# The largest square of an error that counts for l: beyond it l is as good as −∞ and λ is 1.
 LARGEST_SQUARE = LARGEST**2
 
 
 class EmphasisState(NamedTuple):
-    """Per learner: Λ = Σ λ, and Σ λ·(clipped squared error)/4. Their quotient is δ."""
+    """The record of each learner, (m,); the quotient of the two sums is δ.
+
+    Lam: Λ = Σ λ, 0 at the start.
+    loss: Σ λ·(clipped squared error)/4, 0 at the start.
+    """
 
     Lam: Sum
     loss: Sum
@@ -44,7 +49,7 @@ class EmphasisState(NamedTuple):
 
 @model
 class Emphasis:
-    """λ from the errors of the learners before, and the record of δ and Λ behind it.
+    """Computes λ from the errors of the learners before, and keeps the record of δ and Λ.
 
     With ``guarantee`` = σ² it is Algorithm 1: λ = min{1, (σ²)^(l/2)}, eq. `weights_original`.
 
@@ -56,7 +61,7 @@ class Emphasis:
     target_mse: Number
     dependence: Number = 1.0
     guarantee: Number | None = None
-    form: str = static(default="prefix")
+    chain: str = static(default="prefix")
     literal: bool = static(default=False)
 
     def __post_init__(self) -> None:
@@ -67,22 +72,23 @@ class Emphasis:
         if self.guarantee is not None:
             guarantee = checks.number("guarantee", self.guarantee, above=0, below=1)
             object.__setattr__(self, "guarantee", guarantee)
-        checks.choice("chain", self.form, ("prefix", "scan"))
+        checks.choice("chain", self.chain, ("prefix", "scan"))
 
-    def init(self, m: int, dtype: Any) -> EmphasisState:
+    def init(self, m: int, dtype: DTypeLike) -> EmphasisState:
+        """Return the record of m learners before any data."""
         return EmphasisState(Sum.zeros((m,), dtype), Sum.zeros((m,), dtype))
 
     def delta(self, state: EmphasisState) -> Array:
-        """δ_{t−1} of each learner."""
+        """Return δ_{t−1} of each learner."""
         Lam, loss = state.Lam.total, state.loss.total
         some = Lam > jnp.finfo(Lam.dtype).tiny ** 0.5  # the quotient's derivative divides by Λ²
         delta = jnp.where(some, loss / jnp.where(some, Lam, 1), 0)
         return delta if self.literal else jnp.maximum(delta, SMALLEST_DELTA)
 
     def importance(self, delta: Array, loss: Array) -> Array:
-        """λ = min{1, δ^(c·l)} = exp(c min{0, l·ln δ}).
+        """Return λ = min{1, δ^(c·l)} = exp(c min{0, l·ln δ}).
 
-        So written its gradient is finite everywhere, and at c = 0 the one towards larger c.
+        Written so, its gradient is finite everywhere, and at c = 0 it is the one towards larger c.
         """
         c = jnp.asarray(self.dependence, loss.dtype)
         if self.guarantee is not None:
@@ -100,17 +106,17 @@ class Emphasis:
         return jnp.where(some, lam, jnp.where(c * loss > 0, jnp.zeros_like(lam), 1))
 
     def record(self, state: EmphasisState, y: Array, d: Array, lam: Array) -> EmphasisState:
-        """δ and Λ with one more sample of weight λ."""
+        """Return the record with one more sample of weight λ."""
         if self.literal:
             error = jnp.square(d - jnp.clip(y, -1, 1)) / 4
         else:
             error = jnp.minimum(jnp.square(d - y) / 4, 1)
         return EmphasisState(state.Lam.add(lam), state.loss.add(lam * error))
 
-    def chain(
+    def weigh(
         self, state: EmphasisState, y: Array, d: Array, weight: Array
     ) -> tuple[Array, EmphasisState]:
-        """λ of every learner for the sample, and the record that includes it.
+        """Return λ of every learner for a sample, and the record that includes the sample.
 
         ``weight`` is the importance of the whole sample: it multiplies what enters Λ and δ.
         """
@@ -118,11 +124,13 @@ class Emphasis:
         # Two samples near the largest that are usable make an estimate whose square overflows, and
         # 0 · ∞ in what follows is NaN for ever.
         gain = target_mse - jnp.minimum(jnp.square(d - y), LARGEST_SQUARE)
-        if self.form == "prefix":
+        if self.chain == "prefix":
             lam = self.importance(self.delta(state), sums_before(gain))
             return lam, self.record(state, y, d, weight * lam)
 
-        def link(loss: Array, learner: Any) -> tuple[Array, Any]:
+        def link(
+            loss: Array, learner: tuple[EmphasisState, Array, Array]
+        ) -> tuple[Array, tuple[Array, EmphasisState]]:
             state, y, gain = learner
             lam = self.importance(self.delta(state), loss)
             return loss + gain, (lam, self.record(state, y, d, weight * lam))

@@ -1,40 +1,43 @@
 """How a booster spends λ: as a weight, as a number of repeats, or as a probability.
 
-A mode turns λ into the ``weight`` and ``repeats`` that a learner's ``update`` takes. Modes are
+A mode turns λ into the weight and the repeats of the sample that each learner is given. Modes are
 types so that a model says what it does, and pytrees so that they cost no retracing.
 """
 
 from __future__ import annotations
 
 import abc
-from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
 from jboost.core import checks
-from jboost.core.learner import model, static
+from jboost.core.model import model, static
 
 # P(n > 12) for a Poisson variable of mean 1 is 6e-11, far below the 2⁻²⁴ grid of a uniform draw.
 LARGEST_POISSON = 12
-LARGEST_INT4 = 7
 
 
 class Mode(abc.ABC):
-    """Weight and repeats of every learner from its λ."""
+    """Base class of the modes. Subclasses are decorated with :func:`jboost.model`."""
 
     @property
     def needs_key(self) -> bool:
         """Whether ``spend`` looks at the uniform draws."""
         return False
 
-    @abc.abstractmethod
-    def spend(self, lam: Array, uniform: Array | None) -> tuple[Any, Any]:
-        """(weight, repeats), given λ and, where a mode draws, one uniform number per learner."""
+    @property
+    def most_repeats(self) -> int | None:
+        """The largest number of repeats that ``spend`` returns; None where there is no bound."""
+        return None
 
-    def in_few_bits(self, repeats: Array) -> Array:
-        """The same repeats for a closed form, whose work is by the bits of their type."""
-        return repeats
+    @abc.abstractmethod
+    def spend(self, lam: Array, uniform: Array | None) -> tuple[ArrayLike, ArrayLike]:
+        """Return the weight and the repeats of each learner.
+
+        ``lam`` is λ of each learner, ``uniform`` a uniform draw for each where the mode draws.
+        """
 
 
 @model
@@ -45,7 +48,7 @@ class Weighted(Mode):
     1
     """
 
-    def spend(self, lam: Array, uniform: Array | None) -> tuple[Any, Any]:
+    def spend(self, lam: Array, uniform: Array | None) -> tuple[ArrayLike, ArrayLike]:
         del uniform
         return lam, 1
 
@@ -66,12 +69,13 @@ class DataReuse(Mode):
     def __post_init__(self) -> None:
         object.__setattr__(self, "max_reuse", checks.whole("max_reuse", self.max_reuse, at_least=1))
 
-    def spend(self, lam: Array, uniform: Array | None) -> tuple[Any, Any]:
-        del uniform
-        return 1.0, jnp.ceil(self.max_reuse * lam).astype(_smallest(self.max_reuse))
+    @property
+    def most_repeats(self) -> int:
+        return self.max_reuse
 
-    def in_few_bits(self, repeats: Array) -> Array:
-        return repeats.astype(jnp.int4) if self.max_reuse <= LARGEST_INT4 else repeats
+    def spend(self, lam: Array, uniform: Array | None) -> tuple[ArrayLike, ArrayLike]:
+        del uniform
+        return 1.0, jnp.ceil(self.max_reuse * lam).astype(jnp.int32)
 
 
 @model
@@ -86,7 +90,11 @@ class RandomUpdate(Mode):
     def needs_key(self) -> bool:
         return True
 
-    def spend(self, lam: Array, uniform: Array | None) -> tuple[Any, Any]:
+    @property
+    def most_repeats(self) -> int:
+        return 1
+
+    def spend(self, lam: Array, uniform: Array | None) -> tuple[ArrayLike, ArrayLike]:
         assert uniform is not None
         return 1.0, uniform < lam
 
@@ -105,17 +113,16 @@ class PoissonReuse(Mode):
     def needs_key(self) -> bool:
         return True
 
-    def spend(self, lam: Array, uniform: Array | None) -> tuple[Any, Any]:
+    @property
+    def most_repeats(self) -> int:
+        return LARGEST_POISSON
+
+    def spend(self, lam: Array, uniform: Array | None) -> tuple[ArrayLike, ArrayLike]:
         assert uniform is not None
         term = cumulative = jnp.exp(-lam)
-        n = jnp.zeros(lam.shape, _smallest(LARGEST_POISSON))
+        n = jnp.zeros(lam.shape, jnp.int32)
         for j in range(1, LARGEST_POISSON + 1):
             n += (uniform >= cumulative).astype(n.dtype)
             term = term * lam / j
             cumulative = cumulative + term
         return 1.0, n
-
-
-def _smallest(largest: int) -> Any:
-    """The integer type for repeats: the closed forms do less work where it is small."""
-    return jnp.int8 if largest <= jnp.iinfo(jnp.int8).max else jnp.int32

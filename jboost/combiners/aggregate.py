@@ -22,10 +22,13 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Learner, Number, State, model, repeated
-from jboost.core.numerics import Sum, dtype_of, known, sanitize
+from jboost.core.learner import Learner, State
+from jboost.core.sample import Sample
+from jboost.core.model import Number, model
+from jboost.core.numerics import Sum, dtype_of, known
 from jboost.core.products import dot
 
 # With V = 2.2 Σ r², r/√V ≥ −0.675, and exp(x − x²) ≤ 1 + x holds down to −0.683.
@@ -35,43 +38,28 @@ LARGEST_LOG_WEIGHT = 1e30
 
 
 class Aggregation(Learner):
-    """What the three share: the mix ŷ = Σ p_k y_k of known predictions, and when to learn."""
+    """Base class of combiners whose estimate is a mix ŷ = Σ p_k y_k of the predictions."""
 
     starts_at_mean: ClassVar[bool] = True
 
     @abc.abstractmethod
     def mix(self, state: State) -> Array:
-        """p, the weights of the experts."""
+        """Return p, the weights of the experts."""
 
     @abc.abstractmethod
-    def learn(self, state: State, y: Array, d: Array, lam: Array) -> State:
-        """The state after one good sample of weight λ > 0."""
+    def after(self, state: State, y: Array, d: Array, lam: Array) -> State:
+        """Return the state after one good sample of weight λ > 0."""
 
-    def predict(self, state: State, x: Any) -> Array:
+    def predict(self, state: State, x: ArrayLike) -> Array:
         p = self.mix(state)
         return _mixed(p, known(x, p.dtype))
 
-    def update(
-        self,
-        state: State,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> State:
-        del key
-        dtype = jax.tree.leaves(state)[0].dtype
-        y, d, ok = sanitize(x, d, dtype)
-        lam = jnp.asarray(weight, dtype)
-        learned = ok & (lam > 0)
+    def learn(self, state: State, sample: Sample) -> State:
+        def once(state: State) -> State:
+            new = self.after(state, sample.x, sample.d, sample.weight)
+            return jax.tree.map(lambda new, old: jnp.where(sample.weight > 0, new, old), new, state)
 
-        def once(_: Any, state: State) -> State:
-            new = self.learn(state, y, d, lam)
-            return jax.tree.map(lambda new, old: jnp.where(learned, new, old), new, state)
-
-        return repeated(once, state, repeats)
+        return sample.repeat(once, state, guard=False)
 
 
 class EWAState(NamedTuple):
@@ -116,7 +104,9 @@ class EWA(Aggregation):
             object.__setattr__(self, "rate", checks.number("rate", self.rate, above=0))
         object.__setattr__(self, "forgetting", _forgetting(self.forgetting))
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> EWAState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> EWAState:
         del key
         dtype = dtype_of(dtype)
         return EWAState(Sum.zeros((num_features,), dtype), jnp.zeros((), dtype))
@@ -124,7 +114,7 @@ class EWA(Aggregation):
     def mix(self, state: EWAState) -> Array:
         return jax.nn.softmax(state.log_weights.total)
 
-    def learn(self, state: EWAState, y: Array, d: Array, lam: Array) -> EWAState:
+    def after(self, state: EWAState, y: Array, d: Array, lam: Array) -> EWAState:
         logs, S = state
         gamma = jnp.asarray(self.forgetting, d.dtype)
         y_hat = _mixed(self.mix(state), y)
@@ -192,7 +182,9 @@ class BOA(Aggregation):
     def __post_init__(self) -> None:
         object.__setattr__(self, "forgetting", _forgetting(self.forgetting))
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> BOAState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> BOAState:
         del key
         zeros = Sum.zeros((num_features,), dtype_of(dtype))
         return BOAState(jnp.zeros((), zeros.total.dtype), zeros, zeros)
@@ -205,7 +197,7 @@ class BOA(Aggregation):
         share = jnp.mean(some.astype(w.dtype)) / jnp.maximum(jnp.sum(w), 1)
         return jnp.where(some, share * w, 1 / w.shape[0])
 
-    def learn(self, state: BOAState, y: Array, d: Array, lam: Array) -> BOAState:
+    def after(self, state: BOAState, y: Array, d: Array, lam: Array) -> BOAState:
         gamma = jnp.asarray(self.forgetting, d.dtype)
         r, unit, c = _in_units(_regret(self.mix(state), y, d, lam), state.unit, gamma)
         V = _faded(state.V, gamma * c * c).add(BERNSTEIN * r * r)
@@ -258,7 +250,9 @@ class MLPoly(Aggregation):
     def __post_init__(self) -> None:
         object.__setattr__(self, "forgetting", _forgetting(self.forgetting))
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> MLPolyState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> MLPolyState:
         del key
         zeros = Sum.zeros((num_features,), dtype_of(dtype))
         zero = jnp.zeros((), zeros.total.dtype)
@@ -271,7 +265,7 @@ class MLPoly(Aggregation):
         some = total > 0
         return jnp.where(some, w / jnp.where(some, total, 1), 1 / w.shape[0])
 
-    def learn(self, state: MLPolyState, y: Array, d: Array, lam: Array) -> MLPolyState:
+    def after(self, state: MLPolyState, y: Array, d: Array, lam: Array) -> MLPolyState:
         gamma = jnp.asarray(self.forgetting, d.dtype)
         r, unit, c = _in_units(_regret(self.mix(state), y, d, lam), state.unit, gamma)
         B = jnp.maximum(gamma * c * c * state.B, jnp.max(r * r))

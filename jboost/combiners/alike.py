@@ -6,12 +6,15 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.combiners.combine import from_mean
 from jboost.core import checks
-from jboost.core.learner import Learner, Number, State, model
-from jboost.core.numerics import known, usable
-from jboost.core.transform import kept, real
+from jboost.core.learner import Learner, State
+from jboost.core.sample import Sample
+from jboost.core.model import Number, model
+from jboost.core.numerics import known
+from jboost.core.transform import real
 from jboost.transforms.scale import Scale
 from jboost.transforms.target import ScaledState
 
@@ -56,37 +59,24 @@ class ScaleAlike(Learner):
     def needs_key(self) -> bool:
         return self.combiner.needs_key
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> ScaledState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> ScaledState:
         return ScaledState(
             self.scale.init(1, dtype), self.combiner.init(num_features, dtype, key=key)
         )
 
-    def predict(self, state: ScaledState, x: Any) -> Array:
+    def predict(self, state: ScaledState, x: ArrayLike) -> Array:
         y = self.combiner.predict(state.learner, self._alike(state.scale, x))
         return self.scale.undo(state.scale, y[None])[0]
 
-    def update(
-        self,
-        state: ScaledState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> ScaledState:
-        x, d = real(x), real(d)
-        ok = usable(d) & jnp.all(usable(x))
-        scale = self.scale.learn(state.scale, d[None], None)
-        combiner = self.combiner.update(
-            state.learner,
-            self._alike(scale, x),
-            jnp.where(ok, self._alike(scale, d[None])[0], jnp.nan),
-            weight=weight,
-            repeats=repeats,
-            key=key,
+    def learn(self, state: ScaledState, sample: Sample) -> ScaledState:
+        scale = self.scale.after(state.scale, sample.d[None])
+        told = sample.with_input(self._alike(scale, sample.x))
+        told = told.with_target(self._alike(scale, sample.d[None])[0])
+        return ScaledState(
+            sample.keep(scale, state.scale), self.combiner.learn(state.learner, told)
         )
-        return ScaledState(kept(ok, weight, repeats, scale, state.scale), combiner)
 
     def _alike(self, seen: Any, values: Any) -> Array:
         """Values where the target's past puts them."""

@@ -10,8 +10,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
-from jboost.core.learner import Learner, Number, State, model
+from jboost.core.learner import Learner, State
+from jboost.core.sample import Sample
+from jboost.core.model import Number, model
 from jboost.core.numerics import dtype_of, known
 from jboost.learners.sgd import NLMS
 
@@ -19,7 +22,10 @@ NSGD = NLMS  # the paper's name for it: z ← z + μ_z e y/‖y‖²
 
 
 class UniformState(NamedTuple):
-    """Nothing is learned; the dtype is remembered."""
+    """The state of a combiner that learns nothing.
+
+    zero: 0 for ever; its dtype is that of the estimates.
+    """
 
     zero: Array
 
@@ -35,30 +41,23 @@ class Uniform(Learner):
 
     starts_at_mean: ClassVar[bool] = True
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> UniformState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> UniformState:
         del num_features, key
         return UniformState(jnp.zeros((), dtype_of(dtype)))
 
-    def predict(self, state: UniformState, x: Any) -> Array:
+    def predict(self, state: UniformState, x: ArrayLike) -> Array:
         return jnp.mean(known(x, state.zero.dtype))
 
-    def update(
-        self,
-        state: UniformState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> UniformState:
-        del x, d, weight, repeats, key
+    def learn(self, state: UniformState, sample: Sample) -> UniformState:
+        del sample
         return state
 
 
 @model
 class FromMean(Learner):
-    """A learner of what the mean of the predictions leaves over."""
+    """A learner of what the mean of the predictions leaves over; the state is that learner's."""
 
     learner: Learner
 
@@ -68,32 +67,23 @@ class FromMean(Learner):
     def needs_key(self) -> bool:
         return self.learner.needs_key
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> State:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> State:
         return self.learner.init(num_features, dtype, key=key)
 
-    def predict(self, state: State, x: Any) -> Array:
+    def predict(self, state: State, x: ArrayLike) -> Array:
         left = self.learner.predict(state, x)
         return jnp.mean(known(x, left.dtype)) + left
 
-    def coefficients(self, state: State, x: Any) -> Array:
+    def coefficients(self, state: State, x: ArrayLike) -> Array:
         left = self.learner.coefficients(state, x)
         return 1 / left.shape[0] + left
 
-    def update(
-        self,
-        state: State,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> State:
-        # Of what is known of x, as in `predict`, so that it is computed once for both.
-        mean = jnp.mean(known(x, jnp.asarray(x).dtype))
-        return self.learner.update(state, x, d - mean, weight=weight, repeats=repeats, key=key)
+    def learn(self, state: State, sample: Sample) -> State:
+        return self.learner.learn(state, sample.with_target(sample.d - jnp.mean(sample.x)))
 
 
 def from_mean(combiner: Learner) -> Learner:
-    """The combiner itself where its class says ``starts_at_mean``, else a learner that does."""
-    return combiner if getattr(combiner, "starts_at_mean", False) else FromMean(combiner)
+    """Return the combiner if it starts at the mean of its inputs, else one around it that does."""
+    return combiner if combiner.starts_at_mean else FromMean(combiner)

@@ -6,12 +6,14 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.combiners.aggregate import BOA, MLPoly
 from jboost.combiners.combine import from_mean
 from jboost.core import checks
-from jboost.core.learner import Learner, Number, State, model
-from jboost.core.numerics import usable
+from jboost.core.learner import Learner, State
+from jboost.core.sample import Sample
+from jboost.core.model import Number, model
 from jboost.learners.newton import Newton
 
 
@@ -68,37 +70,32 @@ class Refined(Learner):
     def needs_key(self) -> bool:
         return any(part.needs_key for part in (self.mix, self.correction, self.judge))
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> RefinedState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> RefinedState:
         return RefinedState(
             self.mix.init(num_features, dtype, key=key),
             self.correction.init(num_features, dtype, key=key),
             self.judge.init(2, dtype, key=key),
         )
 
-    def predict(self, state: RefinedState, x: Any) -> Array:
+    def predict(self, state: RefinedState, x: ArrayLike) -> Array:
         return self.judge.predict(state.judge, self._both(state, x))
 
-    def update(
-        self,
-        state: RefinedState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> RefinedState:
+    def learn(self, state: RefinedState, sample: Sample) -> RefinedState:
+        x, d = sample.x, sample.d
         both = self._both(state, x)
-        d = jnp.where(jnp.all(usable(jnp.asarray(x))), jnp.asarray(d, both.dtype), jnp.nan)
         p = both[0]
-        told = {"weight": weight, "repeats": repeats, "key": key}
         return RefinedState(
-            self.mix.update(state.mix, x, d, **told),
-            self.correction.update(state.correction, x - p, d - p, **told),
-            self.judge.update(state.judge, both, d, **told),
+            self.mix.learn(state.mix, sample),
+            self.correction.learn(
+                state.correction, sample.with_input(x - p).with_target(d - p)
+            ),
+            self.judge.learn(state.judge, sample.with_input(both)),
         )
 
-    def _both(self, state: RefinedState, x: Any) -> Array:
+    def _both(self, state: RefinedState, x: ArrayLike) -> Array:
         """p and q."""
+        x = jnp.asarray(x)
         p = self.mix.predict(state.mix, x)
         return jnp.stack([p, p + self.correction.predict(state.correction, x - p)])

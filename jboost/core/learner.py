@@ -1,168 +1,165 @@
 """The one idea of the library: everything is a Learner, and a Learner is a frozen pytree.
 
-A learner holds hyperparameters only. What it has learned is its *state*, an immutable pytree that
-three pure, unbatched functions pass along:
+A learner holds settings only. What it has learned is its *state*, an immutable pytree that pure,
+unbatched functions pass along:
 
     init(num_features, dtype)                          -> state
     predict(state, x)                                  -> estimate of d
     update(state, x, d, weight=, repeats=, key=)       -> state
+    learn(state, sample)                               -> state
 
-``weight`` (a real number) and ``repeats`` (a whole number) are how a booster speaks to a learner.
-Float hyperparameters are pytree leaves, so a sweep is ``jax.vmap`` over the model and a
-hypergradient is ``jax.grad`` with respect to it.
+A subclass writes ``init``, ``predict`` and ``learn``. ``update`` is written once, here: it makes a
+:class:`Sample` of its arguments and hands it to ``learn``. ``weight`` (a real number) and
+``repeats`` (a whole number) are how a booster speaks to its learners.
 """
 
 from __future__ import annotations
 
 import abc
-import dataclasses
-import operator
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
-State = Any
-Number = Any  # a float, or an array or tracer that stands for one (or for one per learner)
+from jboost.core import checks
+from jboost.core.model import Number
+from jboost.core.sample import Sample
 
-_Class = TypeVar("_Class", bound=type)
-
-MODELS: dict[str, type] = {}  # every class made by `model`: what a checkpoint may name
-
-
-def name_of(cls: type) -> str:
-    """What a checkpoint calls a class: no module for the library's own, so that they may move."""
-    own = cls.__module__.partition(".")[0] == "jboost"
-    return cls.__qualname__ if own else f"{cls.__module__}.{cls.__qualname__}"
-
-
-def static(*, default: Any = dataclasses.MISSING) -> Any:
-    """A field that is part of the model's structure: a whole number, a string, a function."""
-    return dataclasses.field(default=default, metadata={"static": True})
-
-
-@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(static,))
-def model(cls: _Class) -> _Class:
-    """Turn a class of annotated fields into a frozen dataclass that is a pytree.
-
-    Fields are leaves or sub-pytrees, except those declared with :func:`static`. Unflattening fills
-    the fields directly and does not call the constructor, so ``__post_init__`` may check and
-    convert what a user passes: it never sees the placeholders that transformations put into leaves.
-    """
-    cls = dataclasses.dataclass(frozen=True, eq=False)(cls)  # type: ignore[assignment]
-    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
-    meta = [f.name for f in fields if f.metadata.get("static")]
-    data = [f.name for f in fields if not f.metadata.get("static")]
-
-    structure, children = _values_of(meta), _values_of(data)
-
-    def flatten(node: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return children(node), structure(node)
-
-    def flatten_with_keys(node: Any) -> tuple[list[Any], tuple[Any, ...]]:
-        keys = map(jax.tree_util.GetAttrKey, data)
-        return [*zip(keys, children(node), strict=True)], structure(node)
-
-    def unflatten(aux: tuple[Any, ...], children: Any) -> Any:
-        node = object.__new__(cls)
-        for name, value in zip([*meta, *data], [*aux, *children], strict=True):
-            object.__setattr__(node, name, value)
-        return node
-
-    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
-    MODELS[name_of(cls)] = cls
-    return cls
-
-
-def _values_of(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """The named attributes of an object. A call of a run flattens its model several times."""
-    if len(names) > 1:
-        return operator.attrgetter(*names)
-    return lambda node: tuple(getattr(node, name) for name in names)
-
-
-def repeated(once: Callable[[Any, State], State], state: State, repeats: Any) -> State:
-    """``once(j, state)`` for j = 0 … repeats − 1: how an update without a closed form repeats."""
-    if isinstance(repeats, int) and repeats == 1:
-        return once(0, state)
-    return jax.lax.fori_loop(0, jnp.asarray(repeats, jnp.int32), once, state)
+State = Any  # any pytree of arrays
 
 
 class Learner(abc.ABC):
-    """The protocol. Subclasses are final, decorated with :func:`model`, and override the three.
+    """The protocol. Subclasses are final and decorated with :func:`jboost.model`.
 
-    An ``update`` whose target is not a usable number (NaN marks "no answer") must return the state
-    bit for bit as it was; :func:`jboost.core.numerics.sanitize` gives what that takes.
+    >>> import jax.numpy as jnp, jboost as jb
+    >>> @jb.model
+    ... class SignLMS(jb.Learner):
+    ...     step_size: float
+    ...
+    ...     def init(self, num_features, dtype=None, *, key=None):
+    ...         return jnp.zeros(num_features, dtype)
+    ...
+    ...     def predict(self, w, x):
+    ...         return w @ x
+    ...
+    ...     def learn(self, w, sample):
+    ...         def once(w):
+    ...             e = sample.d - w @ sample.x
+    ...             return w + self.step_size * sample.weight * jnp.sign(e) * sample.x
+    ...
+    ...         return sample.repeat(once, w)
+    >>> learner = SignLMS(0.5)
+    >>> learner.update(learner.init(2), jnp.array([1.0, -2.0]), 3.0).tolist()
+    [0.5, -1.0]
     """
 
-    # Whether ``update`` repeats by `jboost.core.numerics.geometric`: it then gets ``repeats`` in as few
-    # bits as they need, which other arithmetic cannot use.
-    repeats_in_closed_form: ClassVar[bool] = False
+    # The fields that may hold a value for each learner of a booster inside this model.
+    per_learner: ClassVar[tuple[str, ...]] = ()
+    # Whether this combiner's first estimate is the mean of its inputs. One whose is not learns
+    # what the mean leaves over.
+    starts_at_mean: ClassVar[bool] = False
 
     @property
     def needs_key(self) -> bool:
-        """Whether ``init`` or ``update`` draws at random."""
+        """Whether ``init`` or ``learn`` draws at random."""
         return False
 
     @property
     def takes_missing(self) -> bool:
-        """Whether a sample whose x has non-finite entries is still one to learn from."""
+        """Whether a sample whose x has unusable entries can still be learned from."""
         return False
-
-    @abc.abstractmethod
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> State:
-        """The state before any data."""
-
-    @abc.abstractmethod
-    def predict(self, state: State, x: Any) -> jax.Array:
-        """The estimate of d, a scalar: finite whatever x holds."""
-
-    @abc.abstractmethod
-    def update(
-        self,
-        state: State,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> State:
-        """The state after learning (x, d) ``repeats`` times with importance ``weight``.
-
-        ``repeats`` is the Python number 1, a boolean array or an integer array, so that only what
-        may be repeated pays for the closed form. It may be an int8: ``repeats + 1`` may not fit.
-        ``key`` is the key of the whole run: a learner
-        that draws folds its own step count into it.
-        """
-
-    def info(self, state: State, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
-        """What a run may record about one step besides the prediction."""
-        del state, x, d, key
-        return {}
-
-    def coefficients(self, state: State, x: Any) -> jax.Array:
-        """z of the estimate zᵀx at x; the slopes of an estimate that is not of that form."""
-        return jax.grad(self.predict, argnums=1)(state, x)
 
     @property
     def knows_leverage(self) -> bool:
-        """Whether there is a :meth:`leverage`."""
+        """Whether :meth:`leverage` can be asked for."""
         return False
 
-    def leverage(self, state: State, x: Any) -> jax.Array:
-        """The variance of the estimate at x over that of the noise: how little is known there."""
+    @abc.abstractmethod
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> State:
+        """Return the state before any data."""
+
+    @abc.abstractmethod
+    def predict(self, state: State, x: ArrayLike) -> Array:
+        """Return the estimate of d, a scalar that is finite whatever x holds."""
+
+    @abc.abstractmethod
+    def learn(self, state: State, sample: Sample) -> State:
+        """Return the state after a sample, learned ``sample.repeats`` times.
+
+        A sample that is not good must leave the state as it was, bit for bit.
+        """
+
+    def sample(
+        self,
+        state: State,
+        x: ArrayLike,
+        d: ArrayLike,
+        *,
+        weight: Number = 1.0,
+        repeats: ArrayLike = 1,
+        key: Array | None = None,
+    ) -> Sample:
+        """Make the sample that ``learn`` takes, in the dtype of the state."""
+        return Sample.of(
+            x,
+            d,
+            dtype=float_dtype(state),
+            takes_missing=self.takes_missing,
+            weight=weight,
+            repeats=repeats,
+            key=key,
+        )
+
+    def update(
+        self,
+        state: State,
+        x: ArrayLike,
+        d: ArrayLike,
+        *,
+        weight: Number = 1.0,
+        repeats: ArrayLike = 1,
+        key: Array | None = None,
+    ) -> State:
+        """Return the state after learning (x, d) ``repeats`` times with importance ``weight``.
+
+        A target that is not a usable number (NaN marks "no answer") leaves the state as it was, and
+        so does an x with unusable entries, unless the learner takes missing ones. ``key`` is the
+        key of the whole run.
+        """
+        checks.spending(weight, repeats)
+        return self.learn(
+            state, self.sample(state, x, d, weight=weight, repeats=repeats, key=key)
+        )
+
+    def info(self, state: State, sample: Sample) -> dict[str, Any]:
+        """Return what a run may record about one step besides the prediction."""
+        del state, sample
+        return {}
+
+    def coefficients(self, state: State, x: ArrayLike) -> Array:
+        """Return z of the estimate zᵀx; where it is not of that form, its slopes at x."""
+        return jax.grad(self.predict, argnums=1)(state, x)
+
+    def leverage(self, state: State, x: ArrayLike) -> Array:
+        """Return the variance of the estimate at x over that of the noise."""
         raise TypeError(f"{type(self).__name__} has no leverage, as a Newton learner has")
 
 
-class Around(Learner):
-    """A learner around one ``learner``: what it wants of a run is what that one wants.
+class Wrapper(Learner):
+    """Base class of a learner around another one, whose state it keeps as ``state.learner``.
 
-    Its leverage is that one's too, which sees the same x and whose state is ``state.learner``.
+    It needs a key, takes missing inputs and knows its leverage exactly where the wrapped learner
+    does. It predicts and reports what that learner does.
     """
 
-    learner: Any
+    learner: Learner
+
+    def __post_init__(self) -> None:
+        instance("learner", self.learner)
 
     @property
     def needs_key(self) -> bool:
@@ -176,5 +173,36 @@ class Around(Learner):
     def knows_leverage(self) -> bool:
         return self.learner.knows_leverage
 
-    def leverage(self, state: State, x: Any) -> jax.Array:
+    def predict(self, state: State, x: ArrayLike) -> Array:
+        return self.learner.predict(state.learner, x)
+
+    def info(self, state: State, sample: Sample) -> dict[str, Any]:
+        return self.learner.info(state.learner, sample)
+
+    def leverage(self, state: State, x: ArrayLike) -> Array:
         return self.learner.leverage(state.learner, x)
+
+
+def instance(name: str, value: object, example: str = "SGD(step_size=0.1)") -> Learner:
+    """Refuse an argument that is not a learner, and say how to write one."""
+    if isinstance(value, Learner):
+        return value
+    raise TypeError(
+        f"{name} must be a learner such as {example}; got {value!r}. A class of your own becomes "
+        "one by subclassing jboost.Learner, with init, predict and learn, under @jboost.model"
+    )
+
+
+def float_dtype(state: State) -> DTypeLike:
+    """Return the dtype of a state's floats."""
+    for leaf in jax.tree.leaves(state):
+        if jnp.issubdtype(leaf.dtype, jnp.floating):
+            return leaf.dtype
+    return jnp.result_type(float)
+
+
+def required_key(key: Array | None) -> Array:
+    """Return the key of a model that draws, or say that it is missing."""
+    if key is None:
+        raise ValueError("key is missing: this model draws at random; pass key=jax.random.key(0)")
+    return key

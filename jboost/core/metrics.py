@@ -31,7 +31,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from jboost.core import checks
-from jboost.core.learner import Number, State, model, static
+from jboost.core.learner import State
+from jboost.core.model import Number, model, static
 from jboost.core.numerics import Sum, dtype_of, usable
 from jboost.core.transform import real
 from jboost.running.run import _blocks

@@ -1,11 +1,11 @@
 """What stands before a learner: a Transform turns the input x into the x′ that the learner sees.
 
-Like a learner it is a frozen pytree of hyperparameters, and what it has seen is its state:
+Like a learner it is a frozen pytree of settings, and what it has seen is its state:
 
     init(num_features, dtype)    -> state
     width(num_features)          -> how many columns x′ has
     apply(state, x)              -> x′
-    learn(state, x, d)           -> state
+    learn(state, sample)         -> state
 
 All are pure and unbatched. ``apply`` may use all of the x that it is given, which is known before
 the prediction; of the targets it knows those that ``learn`` has seen.
@@ -14,19 +14,20 @@ the prediction; of the targets it knows those that ``learn`` has seen.
 from __future__ import annotations
 
 import abc
-from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
-from jboost.core.learner import Number, State
+from jboost.core.learner import State, float_dtype
+from jboost.core.sample import Sample
 
 
 class Transform(abc.ABC):
-    """The protocol. Subclasses are final and decorated with :func:`jboost.core.learner.model`.
+    """The protocol. Subclasses are final and decorated with :func:`jboost.model`.
 
-    What is not overridden is right for a fixed map that keeps the number of columns.
+    A subclass writes ``apply``. The other methods are right as they are for a fixed map that keeps
+    the number of columns.
     """
 
     @property
@@ -36,7 +37,7 @@ class Transform(abc.ABC):
 
     @property
     def passes_missing(self) -> bool:
-        """Whether an unusable entry of x spoils nothing but its own place in x′."""
+        """Whether an unusable entry of x spoils only its own place in x′."""
         return False
 
     @property
@@ -45,47 +46,37 @@ class Transform(abc.ABC):
         return False
 
     def width(self, num_features: int) -> int:
-        """The number of columns of x′."""
+        """Return the number of columns of x′."""
         return num_features
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> State:
-        """The state before any data."""
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> State:
+        """Return the state before any data."""
         del num_features, dtype, key
         return ()
 
     @abc.abstractmethod
-    def apply(self, state: State, x: Any) -> Array:
-        """x′, finite or NaN whatever x holds."""
+    def apply(self, state: State, x: ArrayLike) -> Array:
+        """Return x′, whose entries are finite or NaN whatever x holds."""
 
-    def learn(self, state: State, x: Any, d: Any) -> State:
-        """The state after a sample (x, d), whose d is usable; of its x, what need be."""
-        del x, d
+    def learn(self, state: State, sample: Sample) -> State:
+        """Return the state after a good sample. Its d is usable; entries of its x may be missing.
+
+        A pipeline calls this once for a sample, whatever its weight and repeats, and only where the
+        sample counts.
+        """
+        del sample
         return state
 
+    def update(self, state: State, x: ArrayLike, d: ArrayLike = 0.0) -> State:
+        """Return the state after the input x and its target, as :meth:`Learner.update` does."""
+        sample = Sample.of(x, d, dtype=float_dtype(state), takes_missing=True)
+        return sample.keep(self.learn(state, sample), state)
 
-def real(values: Any) -> Array:
-    """An array of floats: of their own type, or of JAX's default one where they had none."""
+
+def real(values: ArrayLike) -> Array:
+    """Return an array of floats: of their own type, or of JAX's default one if they have none."""
     values = jnp.asarray(values)
     floats = jnp.issubdtype(values.dtype, jnp.floating)
     return values if floats else values.astype(jnp.result_type(float))
-
-
-def given(key: Any) -> Any:
-    """The key that ``init`` draws from."""
-    if key is None:
-        raise ValueError("key is missing: this model draws at random; pass key=jax.random.key(0)")
-    return key
-
-
-def kept(ok: Array, weight: Number, repeats: Any, after: State, before: State) -> State:
-    """``after`` where a sample is learned, ``before`` bit for bit where not.
-
-    It is learned once, whatever its weight and however often the learner repeats it, but not where
-    either of these is zero: what a booster does not draw must stay as it is.
-    """
-    for told in (weight, repeats):
-        if not isinstance(told, (int, float)) or told == 0:
-            ok = ok & jnp.asarray(told).astype(bool)
-    return jax.tree.map(
-        lambda new, old: old if new is old else jnp.where(ok, new, old), after, before
-    )

@@ -7,14 +7,18 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 from jax.flatten_util import ravel_pytree
 
 from jboost.core import checks
-from jboost.core.learner import Learner, Number, State, model, repeated
-from jboost.core.numerics import dtype_of, known, sanitize, usable
+from jboost.core.learner import Learner, State
+from jboost.core.sample import Sample
+from jboost.core.model import Number, model
+from jboost.core.numerics import dtype_of, known, usable
 from jboost.core.products import dot
 from jboost.learners.gradient import start_key
-from jboost.learners.networks import Network, Perceptron
+from jboost.core.network import Network
+from jboost.learners.networks import Perceptron
 from jboost.learners.newton import Newton
 
 
@@ -67,43 +71,35 @@ class GaussNewton(Learner):
     def needs_key(self) -> bool:
         return self.network.needs_key
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> GaussNewtonState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> GaussNewtonState:
         dtype = dtype_of(dtype)
         params = self.network.init(num_features, dtype, start_key(self.network, key))
         theta, _ = ravel_pytree(params)
         return GaussNewtonState(self.newton.init(len(theta), dtype)._replace(w=theta))
 
-    def predict(self, state: GaussNewtonState, x: Any) -> Array:
+    def predict(self, state: GaussNewtonState, x: ArrayLike) -> Array:
         theta = state.newton.w
         y = self._f(theta, known(x, theta.dtype))
         return jnp.where(usable(y), y, jnp.zeros((), y.dtype))
 
-    def update(
-        self,
-        state: GaussNewtonState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> GaussNewtonState:
-        del key
-        x, d, ok = sanitize(x, d, state.newton.w.dtype)
+    def learn(self, state: GaussNewtonState, sample: Sample) -> GaussNewtonState:
+        x, d, told = sample.x, sample.d, sample.replace(repeats=1)
 
-        def once(_: Any, state: GaussNewtonState) -> GaussNewtonState:
+        def once(state: GaussNewtonState) -> GaussNewtonState:
             theta = state.newton.w
             y, J = jax.value_and_grad(self._f)(theta, x)
-            target = jnp.where(ok, d - y + dot(J, theta), jnp.nan)
-            return GaussNewtonState(self.newton.update(state.newton, J, target, weight=weight))
+            tangent = told.with_input(J).with_target(d - y + dot(J, theta))
+            return GaussNewtonState(self.newton.learn(state.newton, tangent))
 
-        return repeated(once, state, repeats)
+        return sample.repeat(once, state, guard=False)
 
     @property
     def knows_leverage(self) -> bool:
         return True
 
-    def leverage(self, state: GaussNewtonState, x: Any) -> Array:
+    def leverage(self, state: GaussNewtonState, x: ArrayLike) -> Array:
         """JᵀP J, J = ∂f/∂θ at x."""
         theta = state.newton.w
         J = jax.grad(self._f)(theta, known(x, theta.dtype))

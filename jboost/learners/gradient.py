@@ -7,10 +7,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
-from jboost.core.learner import Learner, Number, model, repeated, static
-from jboost.core.numerics import dtype_of, known, sanitize, usable
-from jboost.learners.networks import Function, Network
+from jboost.core.learner import Learner
+from jboost.core.sample import Sample
+from jboost.core.model import Number, model, static
+from jboost.core.numerics import dtype_of, known, usable
+from jboost.core.network import Network
+from jboost.learners.networks import Function
 
 
 class GradientState(NamedTuple):
@@ -80,30 +84,20 @@ class Gradient(Learner):
     def needs_key(self) -> bool:
         return self.apply.needs_key
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> GradientState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> GradientState:
         params = self.apply.init(num_features, dtype_of(dtype), start_key(self.apply, key))
         return GradientState(params, self.optimizer.init(params))
 
-    def predict(self, state: GradientState, x: Any) -> Array:
+    def predict(self, state: GradientState, x: ArrayLike) -> Array:
         y = self.apply.apply(state.params, known(x, _dtype(state.params)))
         return jnp.where(usable(y), y, jnp.zeros((), y.dtype))
 
-    def update(
-        self,
-        state: GradientState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> GradientState:
-        del key
-        dtype = _dtype(state.params)
-        x, d, ok = sanitize(x, d, dtype)
-        lam = jnp.asarray(weight, dtype)
+    def learn(self, state: GradientState, sample: Sample) -> GradientState:
+        x, d, lam = sample.x, sample.d, sample.weight
 
-        def once(_: Any, state: GradientState) -> GradientState:
+        def once(state: GradientState) -> GradientState:
             y, slope = jax.value_and_grad(self.apply.apply)(state.params, x)
             gradient = jax.tree.map(lambda leaf: (y - d) * leaf, slope)
             with jax.numpy_dtype_promotion("standard"):  # optax leans on it
@@ -112,10 +106,10 @@ class Gradient(Learner):
             after = GradientState(params, optimizer)
             finite = [jnp.all(usable(leaf)) for leaf in jax.tree.leaves((slope, params))]
             finite += [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(optimizer)]
-            learned = ok & (lam != 0) & jnp.all(jnp.stack(finite))
+            learned = (lam > 0) & jnp.all(jnp.stack(finite))
             return jax.tree.map(lambda new, old: jnp.where(learned, new, old), after, state)
 
-        return repeated(once, state, repeats)
+        return sample.repeat(once, state, guard=False)
 
 
 def start_key(network: Network, key: Any) -> Any:

@@ -1,14 +1,7 @@
-"""Differentiable models f(params, x) that a learner can train: a family of functions, no training.
-
-    init(num_features, dtype, key) -> params, any pytree of float arrays
-    apply(params, x)               -> the estimate, a scalar
-
-:class:`jboost.Gradient` trains one by the gradient, :class:`jboost.GaussNewton` by least squares.
-"""
+"""Networks: differentiable models f(params, x) that :mod:`jboost.core.network` describes."""
 
 from __future__ import annotations
 
-import abc
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -18,29 +11,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from jboost.core import checks
-from jboost.core.learner import model, static
+from jboost.core.model import model, static
 from jboost.core.numerics import dtype_of
+from jboost.core.network import Network, Params
 from jboost.core.products import dot, matvec
-
-Params = Any
-
-
-class Network(abc.ABC):
-    """The protocol. Subclasses are final and decorated with :func:`jboost.core.learner.model`."""
-
-    @property
-    def needs_key(self) -> bool:
-        """Whether ``init`` draws at random."""
-        return True
-
-    @abc.abstractmethod
-    def init(self, num_features: int, dtype: Any, key: Any) -> Params:
-        """Parameters to start from."""
-
-    @abc.abstractmethod
-    def apply(self, params: Params, x: Array) -> Array:
-        """f(x), a scalar."""
-
 
 @model
 class Perceptron(Network):

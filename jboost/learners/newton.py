@@ -10,40 +10,42 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Learner, Number, model, static
-from jboost.core.numerics import dtype_of, geometric, known, sanitize
+from jboost.core.learner import Learner
+from jboost.core.model import Number, model, static
+from jboost.core.numerics import dtype_of, geometric, known
 from jboost.core.products import (
     column,
     dot,
     entry,
-    lengthened,
     matvec,
-    square,
+    minus_square,
     symmetric_column,
     symmetric_matvec,
     vecmat,
     vecmat_where,
-    whole_vectors,
 )
+from jboost.core.sample import Sample
 
 AUTOMATIC = "1/ridge, at most 1e4"
-LEAST_KEPT = 1e-5  # of the past, over r steps
+LEAST_KEPT = 1e-5  # the least part of the past that r steps keep
 SLACK = 1.02  # times the cap, before anything is brought back to it: see `_excess`
 LARGEST_DEFAULT_VARIANCE = 1e4  # a larger cap lets the null space of w wander in float32
 
 
 class RootState(NamedTuple):
-    """Coefficients w, the square root T of P, the next diagonal entry of P to look at.
+    """The state of a Newton learner that keeps a square root of P.
 
-    T has r rows. Behind its r columns are as many of zeros as fill the last vector of a row: a
-    remainder would be worked on one number at a time (r = 90, m = 20: 46.7 instead of 40.7 µs).
+    w: the coefficients, (r,), 0 at the start.
+    T: the square root of P = TᵀT, (r, r), I/√v at the start.
+    turn: the number of the next diagonal entry of P that is compared with the cap, 0 at the start.
     """
 
     w: Array
@@ -52,7 +54,12 @@ class RootState(NamedTuple):
 
 
 class CovarianceState(NamedTuple):
-    """Coefficients w, the matrix P in whole vectors too, its next diagonal entry to look at."""
+    """The state of a Newton learner that keeps P itself.
+
+    w: the coefficients, (r,), 0 at the start.
+    P: the inverse Hessian, (r, r), I/v at the start.
+    turn: the number of the next diagonal entry of P that is compared with the cap, 0 at the start.
+    """
 
     w: Array
     P: Array
@@ -64,16 +71,14 @@ NewtonState = RootState | CovarianceState
 
 @model
 class LeastSquares(Learner):
-    """What the two Newton learners share: their settings, the state and its update."""
+    """Base class of the two Newton learners: their settings, their state and its update."""
 
     forgetting: Number = 1.0
     ridge: Number = 0.01
-    max_variance: Any = AUTOMATIC
+    max_variance: Number | str | None = AUTOMATIC
     forget_by_weight: bool = static(default=False)
-    form: str = static(default="root")
+    storage: str = static(default="root")
     shrink: bool = static(default=False)
-
-    repeats_in_closed_form: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         beta = checks.number("forgetting", self.forgetting, above=0, at_most=1)
@@ -86,9 +91,11 @@ class LeastSquares(Learner):
             cap = checks.number("max_variance", cap, above=0)
         for name, value in (("forgetting", beta), ("ridge", ridge), ("max_variance", cap)):
             object.__setattr__(self, name, value)
-        checks.choice("form", self.form, ("root", "covariance"))
+        checks.choice("storage", self.storage, ("root", "covariance"))
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> NewtonState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> NewtonState:
         del key
         dtype = dtype_of(dtype)
         variance = 1 / jnp.asarray(self.ridge, dtype)
@@ -96,45 +103,30 @@ class LeastSquares(Learner):
             variance = jnp.minimum(variance, jnp.asarray(self.max_variance, dtype))
         w, eye = jnp.zeros(num_features, dtype), jnp.eye(num_features, dtype=dtype)
         turn = jnp.zeros((), jnp.int32)
-        if self.form == "covariance":
-            return CovarianceState(w, whole_vectors(variance * eye), turn)
-        return RootState(w, whole_vectors(jnp.sqrt(variance) * eye), turn)
+        if self.storage == "covariance":
+            return CovarianceState(w, variance * eye, turn)
+        return RootState(w, jnp.sqrt(variance) * eye, turn)
 
-    def update(
-        self,
-        state: NewtonState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> NewtonState:
-        del key
-        checks.spending(weight, repeats)
-        w = state.w
-        x, d, ok = sanitize(x, d, w.dtype)
-        lam = jnp.where(ok, jnp.asarray(weight, w.dtype), 0)
-        one_minus_beta = jnp.where(ok, 1 - jnp.asarray(self.forgetting, w.dtype), 0)
+    def learn(self, state: NewtonState, sample: Sample) -> NewtonState:
+        w, good, lam, repeats = state.w, sample.good, sample.weight, sample.repeats
+        one_minus_beta = jnp.where(good, 1 - jnp.asarray(self.forgetting, w.dtype), 0)
         if self.forget_by_weight:
             one_minus_beta = lam * one_minus_beta
         # n updates with β are one with βⁿ and weight λ (1 − βⁿ)/(1 − β).
-        beta, n = geometric(one_minus_beta, repeats)
+        beta, n = geometric(one_minus_beta, repeats, sample.most_repeats)
         if self.max_variance is not None:
             beta = jnp.maximum(beta, LEAST_KEPT ** (1 / w.shape[0]))
-        learned = ok if isinstance(repeats, int) else ok & jnp.asarray(repeats, bool)
+        learned = good if isinstance(repeats, int) else good & jnp.asarray(repeats).astype(bool)
 
         turn = jnp.where(learned, (state.turn + 1) % w.shape[0], state.turn)
-        sample = (x, d, lam * n, beta, learned)
-        if isinstance(state, RootState):
-            return self._root(state, *sample)._replace(turn=turn)
-        return self._covariance(state, *sample)._replace(turn=turn)
+        rule = self._root if isinstance(state, RootState) else self._covariance
+        return rule(state, sample.x, sample.d, lam * n, beta, learned)._replace(turn=turn)
 
     @property
     def knows_leverage(self) -> bool:
         return True
 
-    def leverage(self, state: NewtonState, x: Any) -> Array:
+    def leverage(self, state: NewtonState, x: ArrayLike) -> Array:
         """xᵀP x ≥ 0.
 
         >>> learner = Newton(ridge=1.0)
@@ -145,7 +137,7 @@ class LeastSquares(Learner):
         x = known(x, state.w.dtype)
         if isinstance(state, CovarianceState):
             return jnp.maximum(dot(x, symmetric_matvec(state.P, x)), 0)
-        f = matvec(state.T, lengthened(x, state.T))
+        f = matvec(state.T, x)
         return dot(f, f)
 
     def _root(
@@ -157,7 +149,7 @@ class LeastSquares(Learner):
         T ← (T − a f kᵀ)/√β; both in one pass over T.
         """
         w, T, turn = state
-        f = matvec(T, lengthened(x, T))
+        f = matvec(T, x)
         if self.max_variance is None:
             k = k_T = vecmat(f, T)
             hold = None
@@ -197,10 +189,10 @@ class LeastSquares(Learner):
             if self.shrink:
                 w = w - (g_c * entry(w, turn)) * c
             k = k - (g_c * dot(c, x)) * c
-            new = new - square(grow * g_c, c)
+            new = minus_square(new, grow * g_c, c)
         g, _ = _gain(lam, beta, dot(x, k))
         w = w + (g * (d - dot(w, x))) * k
-        return CovarianceState(w, new - square(grow * g, k), turn)
+        return CovarianceState(w, minus_square(new, grow * g, k), turn)
 
     def _excess(self, variance: Array, learned: Array) -> Array:
         """How far one diagonal entry of P is beyond its cap, as Potter's factor a.
@@ -262,7 +254,7 @@ class Newton(LeastSquares):
         most 1e4. ``None`` is no cap, the paper's recursion exactly.
       forget_by_weight: forget by 1 − λ(1 − β) instead of β, so that samples of no importance do not
         make the learner forget.
-      form: "root" (the default), or "covariance": P itself, in fewer operations. In float32 that is
+      storage: "root" (the default), or "covariance": P itself, in fewer operations. In float32 that is
         for inputs whose condition number stays below about 1e4, and not for a combiner, whose
         inputs are nearly equal.
       shrink: draw what is held at the cap towards zero, as much as is forgotten there, instead of
@@ -278,7 +270,7 @@ class Newton(LeastSquares):
     6.0
     """
 
-    def predict(self, state: NewtonState, x: Any) -> Array:
+    def predict(self, state: NewtonState, x: ArrayLike) -> Array:
         return dot(state.w, known(x, state.w.dtype))
 
 
@@ -301,12 +293,12 @@ class ForwardNewton(LeastSquares):
     0.3333
     """
 
-    def predict(self, state: NewtonState, x: Any) -> Array:
+    def predict(self, state: NewtonState, x: ArrayLike) -> Array:
         return dot(state.w, known(x, state.w.dtype)) * self._share(state, x)
 
-    def coefficients(self, state: NewtonState, x: Any) -> Array:
+    def coefficients(self, state: NewtonState, x: ArrayLike) -> Array:
         return state.w * self._share(state, x)
 
-    def _share(self, state: NewtonState, x: Any) -> Array:
+    def _share(self, state: NewtonState, x: ArrayLike) -> Array:
         beta = jnp.asarray(self.forgetting, state.w.dtype)
         return beta / (beta + self.leverage(state, x))

@@ -10,33 +10,39 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Learner, Number, model, static
-from jboost.core.numerics import dtype_of, geometric, known, sanitize
+from jboost.core.learner import Learner
+from jboost.core.model import Number, model, static
+from jboost.core.numerics import dtype_of, geometric, known
 from jboost.core.products import dot
+from jboost.core.sample import Sample
 
 
 class LinearState(NamedTuple):
-    """The coefficients of a linear model, from zero."""
+    """The state of a linear model.
+
+    w: the coefficients, (r,), 0 at the start.
+    """
 
     w: Array
 
 
 class Linear(Learner):
-    """What the two share: coefficients from zero, and the estimate wᵀx."""
+    """Base class of learners whose estimate is wᵀx with coefficients that start at zero."""
 
-    repeats_in_closed_form: ClassVar[bool] = True
-
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> LinearState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> LinearState:
         del key
         return LinearState(jnp.zeros(num_features, dtype_of(dtype)))
 
-    def predict(self, state: LinearState, x: Any) -> Array:
+    def predict(self, state: LinearState, x: ArrayLike) -> Array:
         return dot(state.w, known(x, state.w.dtype))
 
 
@@ -70,26 +76,13 @@ class SGD(Linear):
         step_size = checks.number("step_size", self.step_size, above=0)
         object.__setattr__(self, "step_size", step_size)
 
-    def update(
-        self,
-        state: LinearState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> LinearState:
-        del key
-        checks.spending(weight, repeats)
-        w = state.w
-        x, d, ok = sanitize(x, d, w.dtype)
-        lam = jnp.where(ok, jnp.asarray(weight, w.dtype), 0)
+    def learn(self, state: LinearState, sample: Sample) -> LinearState:
+        w, x, d, lam = state.w, sample.x, sample.d, sample.weight
         mu = jnp.asarray(self.step_size, w.dtype) * lam
         s = dot(x, x)
         if self.guard:
             mu = jnp.where(mu * s <= 2, mu, 1 / jnp.maximum(s, jnp.finfo(s.dtype).tiny))
-        _, n = geometric(mu * s, repeats)
+        _, n = geometric(mu * s, sample.repeats, sample.most_repeats)
         e = d - dot(w, x)
         return LinearState(w + (mu * n * e) * x)
 
@@ -125,26 +118,13 @@ class NLMS(Linear):
         object.__setattr__(self, "step_size", step_size)
         object.__setattr__(self, "epsilon", checks.number("epsilon", self.epsilon, at_least=0))
 
-    def update(
-        self,
-        state: LinearState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> LinearState:
-        del key
-        checks.spending(weight, repeats)
-        w = state.w
-        x, d, ok = sanitize(x, d, w.dtype)
-        lam = jnp.where(ok, jnp.asarray(weight, w.dtype), 0)
+    def learn(self, state: LinearState, sample: Sample) -> LinearState:
+        w, x, d, lam = state.w, sample.x, sample.d, sample.weight
         s = dot(x, x)
         power = jnp.asarray(self.epsilon, w.dtype) + s
         some = power > 0
         mu = jnp.asarray(self.step_size, w.dtype) * jnp.where(some, lam, 0)
         mu = mu / jnp.where(some, power, 1)
-        _, n = geometric(mu * s, repeats)
+        _, n = geometric(mu * s, sample.repeats, sample.most_repeats)
         e = d - dot(w, x)
         return LinearState(w + (mu * n * e) * x)

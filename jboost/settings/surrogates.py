@@ -34,10 +34,13 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.boosting.booster import Boosted
 from jboost.boosting.modes import DataReuse, Mode, PoissonReuse, RandomUpdate, Weighted
-from jboost.core.learner import Around, Learner, Number, State, model, static
+from jboost.core.learner import Wrapper, Learner, State
+from jboost.core.sample import Sample
+from jboost.core.model import Number, model, static
 from jboost.learners.newton import LeastSquares
 
 SURROGATES = ("straight-through", "expected")
@@ -53,8 +56,8 @@ def relaxed(model: _Model, surrogate: str) -> _Model:
     >>> relaxed(model, "expected").needs_key
     False
     """
-    if isinstance(model, LeastSquares) and model.form == "covariance":
-        return dataclasses.replace(model, form="root")
+    if isinstance(model, LeastSquares) and model.storage == "covariance":
+        return dataclasses.replace(model, storage="root")
     if not isinstance(model, Boosted):
 
         def inside(node: Any) -> bool:
@@ -98,34 +101,29 @@ class _Relaxed(Mode):
 
 
 @model
-class _Between(Around):
+class _Between(Wrapper):
     """A learner that takes ρ: S at the whole number below or above, and the line between two."""
 
     learner: Learner
     mode: Mode
     surrogate: str = static()
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> State:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> State:
         return self.learner.init(num_features, dtype, key=key)
 
-    def predict(self, state: State, x: Any) -> Array:
+    def predict(self, state: State, x: ArrayLike) -> Array:
         return self.learner.predict(state, x)
 
-    def leverage(self, state: State, x: Any) -> Array:
+    def leverage(self, state: State, x: ArrayLike) -> Array:
         return self.learner.leverage(state, x)
 
-    def update(
-        self,
-        state: State,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> State:
-        def after(n: Any) -> State:
-            return self.learner.update(state, x, d, weight=weight, repeats=n, key=key)
+    def learn(self, state: State, sample: Sample) -> State:
+        repeats = jnp.asarray(sample.repeats)
+
+        def after(n: ArrayLike) -> State:
+            return self.learner.learn(state, sample.replace(repeats=n, most_repeats=None))
 
         n = jnp.ceil(jax.lax.stop_gradient(repeats)).astype(jnp.int32)
         if isinstance(self.mode, DataReuse):

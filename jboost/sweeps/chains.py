@@ -15,11 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.boosting import copies
 from jboost.boosting.booster import Boosted, BoostedState
 from jboost.combiners.combine import Uniform
-from jboost.core.learner import Learner, Number, State, model, repeated, static
+from jboost.core.learner import Learner, State
+from jboost.core.sample import Sample
+from jboost.core.model import Number, model, static
 from jboost.running.run import learns_from
 
 # Lengths that share a run. With Newton combiners 4 compile in 3 s, 8 in 6 s, 16 in 18 s.
@@ -49,28 +52,21 @@ class Chains(Learner):
     def takes_missing(self) -> bool:
         return self.booster.takes_missing
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> ChainsState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> ChainsState:
         members = zip(self.combiners, self.lengths, strict=True)
         return ChainsState(
             self.booster.init(num_features, dtype, key=key),
             tuple(combiner.init(m, dtype) for combiner, m in members),
         )
 
-    def predict(self, state: ChainsState, x: Any) -> Array:
+    def predict(self, state: ChainsState, x: ArrayLike) -> Array:
         y = self.booster._estimates(state.booster, x)
         members = zip(self.combiners, state.combiners, self.lengths, strict=True)
         return jnp.concatenate([c.predict(own, y[:m])[None] for c, own, m in members])
 
-    def update(
-        self,
-        state: ChainsState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> ChainsState:
+    def learn(self, state: ChainsState, sample: Sample) -> ChainsState:
         def once(_: Any, state: ChainsState) -> ChainsState:
             y = self.booster._estimates(state.booster, x)
             d_ = jnp.asarray(d, y.dtype)

@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import model, static
+from jboost.core.model import model, static
 from jboost.core.numerics import dtype_of, known
+from jboost.core.sample import Sample
 from jboost.core.transform import Transform
 
 
@@ -41,7 +43,7 @@ class Lags(Transform):
     >>> state = lags.init(1)
     >>> for x, d in ([1.0], 10.0), ([2.0], 20.0), ([3.0], 30.0):
     ...     print(lags.apply(state, jnp.array(x)))
-    ...     state = lags.learn(state, jnp.array(x), d)
+    ...     state = lags.update(state, jnp.array(x), d)
     [ 1.  1. nan nan]
     [ 2.  1. 10. 10.]
     [ 3.  2. 20. 10.]
@@ -62,7 +64,9 @@ class Lags(Transform):
     def width(self, num_features: int) -> int:
         return num_features * (1 + self.inputs) + self.targets
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> LagsState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> LagsState:
         del key
         dtype = dtype_of(dtype)
         return LagsState(
@@ -71,7 +75,7 @@ class Lags(Transform):
             targets=jnp.zeros(self.targets, dtype) if self.targets else None,
         )
 
-    def apply(self, state: LagsState, x: Any) -> Array:
+    def apply(self, state: LagsState, x: ArrayLike) -> Array:
         some, inputs, targets = state
         dtype = next(a.dtype for a in (inputs, targets) if a is not None)
         x = jnp.asarray(x, dtype)
@@ -83,12 +87,12 @@ class Lags(Transform):
             columns.append(jnp.where(some, targets, jnp.nan))
         return jnp.concatenate(columns)
 
-    def learn(self, state: LagsState, x: Any, d: Any) -> LagsState:
+    def learn(self, state: LagsState, sample: Sample) -> LagsState:
         some, inputs, targets = state
         if inputs is not None:
-            inputs = _pushed(inputs, known(x, inputs.dtype), some)
+            inputs = _pushed(inputs, known(sample.x, inputs.dtype), some)
         if targets is not None:
-            targets = _pushed(targets, jnp.asarray(d, targets.dtype), some)
+            targets = _pushed(targets, sample.d, some)
         return LagsState(jnp.ones_like(some), inputs, targets)
 
 

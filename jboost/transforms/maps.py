@@ -9,12 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Number, model, static
+from jboost.core.model import Number, model, static
 from jboost.core.numerics import dtype_of, known
 from jboost.core.products import matvec
-from jboost.core.transform import Transform, given, real
+from jboost.core.learner import required_key
+from jboost.core.transform import Transform, real
 
 
 @model
@@ -32,7 +34,7 @@ class Bias(Transform):
     def width(self, num_features: int) -> int:
         return num_features + 1
 
-    def apply(self, state: tuple[()], x: Any) -> Array:
+    def apply(self, state: tuple[()], x: ArrayLike) -> Array:
         del state
         x = real(x)
         return jnp.concatenate([x, jnp.ones(1, x.dtype)])
@@ -63,7 +65,7 @@ class Polynomial(Transform):
     def width(self, num_features: int) -> int:
         return sum(len(self._products(num_features, p)) for p in range(1, self.degree + 1))
 
-    def apply(self, state: tuple[()], x: Any) -> Array:
+    def apply(self, state: tuple[()], x: ArrayLike) -> Array:
         del state
         x = real(x)
         x = known(x, x.dtype)
@@ -136,14 +138,16 @@ class RandomFourier(Transform):
         del num_features
         return self.num_features
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> FourierState:
-        of_w, of_b = jax.random.split(given(key))
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> FourierState:
+        of_w, of_b = jax.random.split(required_key(key))
         # float32 whatever the state's type, so that a key draws the same map in each
         W = jax.random.normal(of_w, (self.num_features, num_features), jnp.float32)
         b = jax.random.uniform(of_b, (self.num_features,), jnp.float32, maxval=2 * np.pi)
         return FourierState(W.astype(dtype_of(dtype)), b.astype(dtype_of(dtype)))
 
-    def apply(self, state: FourierState, x: Any) -> Array:
+    def apply(self, state: FourierState, x: ArrayLike) -> Array:
         W, b = state
         x = known(x, W.dtype) / jnp.asarray(self.length_scale, W.dtype)
         return (2 / self.num_features) ** 0.5 * jnp.cos(matvec(W, x) + b)

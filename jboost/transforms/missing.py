@@ -6,9 +6,11 @@ from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
-from jboost.core.learner import model, static
+from jboost.core.model import model, static
 from jboost.core.numerics import dtype_of, usable
+from jboost.core.sample import Sample
 from jboost.core.transform import Transform
 from jboost.transforms.moments import Moments
 
@@ -27,7 +29,7 @@ class Impute(Transform):
 
     >>> import jax.numpy as jnp
     >>> impute = Impute(indicators=True)
-    >>> state = impute.learn(impute.init(2), jnp.array([3.0, jnp.nan]), 0.0)
+    >>> state = impute.update(impute.init(2), jnp.array([3.0, jnp.nan]))
     >>> impute.apply(state, jnp.array([jnp.nan, 7.0])).tolist()
     [3.0, 7.0, 1.0, 0.0]
     """
@@ -41,16 +43,17 @@ class Impute(Transform):
     def width(self, num_features: int) -> int:
         return 2 * num_features if self.indicators else num_features
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> Moments:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> Moments:
         del key
         return Moments.zeros((num_features,), dtype_of(dtype))
 
-    def apply(self, state: Moments, x: Any) -> Array:
+    def apply(self, state: Moments, x: ArrayLike) -> Array:
         x = jnp.asarray(x, state.last.dtype)
         there = usable(x)
         filled = jnp.where(there, x, state.mean.total)
         return jnp.concatenate([filled, (~there).astype(x.dtype)]) if self.indicators else filled
 
-    def learn(self, state: Moments, x: Any, d: Any) -> Moments:
-        del d
-        return state.after(x, 1.0, CLIP)
+    def learn(self, state: Moments, sample: Sample) -> Moments:
+        return state.after(sample.x, 1.0, CLIP)

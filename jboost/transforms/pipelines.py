@@ -11,13 +11,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Learner, Number, State, model
-from jboost.core.numerics import usable
-from jboost.core.transform import Transform, kept, real
+from jboost.core.learner import Learner, State
+from jboost.core.sample import Sample
+from jboost.core.model import Number, model
+from jboost.core.transform import Transform, real
 
 
 class PipelineState(NamedTuple):
@@ -52,7 +53,9 @@ class Pipeline(Learner):
                 return False
         return self.learner.takes_missing
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> PipelineState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> PipelineState:
         states, width = [], num_features
         for number, transform in enumerate(self.transforms):
             states.append(transform.init(width, dtype, key=_own(key, number)))
@@ -60,57 +63,45 @@ class Pipeline(Learner):
         learner = self.learner.init(width, dtype, key=_own(key, len(self.transforms)))
         return PipelineState(tuple(states), learner)
 
-    def predict(self, state: PipelineState, x: Any) -> Array:
-        return self.learner.predict(state.learner, self._inputs(state, x)[-1])
+    def predict(self, state: PipelineState, x: ArrayLike) -> Array:
+        return self.learner.predict(state.learner, self.inputs(state, x)[-1])
 
-    def update(
-        self,
-        state: PipelineState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> PipelineState:
-        *inputs, last = self._inputs(state, x)
-        answer = self._answer(x, d)
-        learner = self.learner.update(
-            state.learner, last, answer, weight=weight, repeats=repeats, key=key
-        )
-        ok = ~jnp.isnan(answer)
-        transforms = []
-        for transform, own, before in zip(self.transforms, state.transforms, inputs, strict=True):
-            after = transform.learn(own, before, answer)
-            transforms.append(kept(ok, weight, repeats, after, own))
-        return PipelineState(tuple(transforms), learner)
+    def learn(self, state: PipelineState, sample: Sample) -> PipelineState:
+        inputs = self.inputs(state, sample.x)
+        told = sample.with_input(inputs[-1], self.learner.takes_missing)
+        transforms = self.transforms_after(state, inputs, sample)
+        return PipelineState(transforms, self.learner.learn(state.learner, told))
 
-    def info(self, state: PipelineState, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
-        """What the learner reports."""
-        last = self._inputs(state, x)[-1]
-        return self.learner.info(state.learner, last, self._answer(x, d), key)
+    def info(self, state: PipelineState, sample: Sample) -> dict[str, Any]:
+        """Report what the learner reports."""
+        last = self.inputs(state, sample.x)[-1]
+        told = sample.with_input(last, self.learner.takes_missing)
+        return self.learner.info(state.learner, told)
 
     @property
     def knows_leverage(self) -> bool:
         return self.learner.knows_leverage
 
-    def leverage(self, state: PipelineState, x: Any) -> Array:
-        return self.learner.leverage(state.learner, self._inputs(state, x)[-1])
+    def leverage(self, state: PipelineState, x: ArrayLike) -> Array:
+        return self.learner.leverage(state.learner, self.inputs(state, x)[-1])
 
-    def _inputs(self, state: PipelineState, x: Any) -> list[Array]:
-        """The input of each part; the learner's last."""
+    def inputs(self, state: PipelineState, x: ArrayLike) -> list[Array]:
+        """Return the input of each transform, and last that of the learner."""
         inputs = [real(x)]
-        for transform, own in zip(self.transforms, state.transforms, strict=True):
-            inputs.append(transform.apply(own, inputs[-1]))
+        for transform, state_of_it in zip(self.transforms, state.transforms, strict=True):
+            inputs.append(transform.apply(state_of_it, inputs[-1]))
         return inputs
 
-    def _answer(self, x: Any, d: Any) -> Array:
-        """d, or NaN where nothing is to be learned from the sample."""
-        d = real(d)
-        ok = usable(d)
-        if not self.takes_missing:
-            ok = ok & jnp.all(usable(real(x)))
-        return jnp.where(ok, d, jnp.nan)
+    def transforms_after(
+        self, state: PipelineState, inputs: list[Array], sample: Sample
+    ) -> tuple[State, ...]:
+        """Return the states of the transforms after a sample, each learned from its own input."""
+        return tuple(
+            sample.keep(transform.learn(before, sample.replace(x=x)), before)
+            for transform, before, x in zip(
+                self.transforms, state.transforms, inputs[:-1], strict=True
+            )
+        )
 
 
 def pipeline(*parts: Transform | Learner) -> Pipeline:
@@ -120,8 +111,7 @@ def pipeline(*parts: Transform | Learner) -> Pipeline:
       parts: any number of transforms (``Scale``, ``Bias``, ``Impute``, ``RandomFourier``, …) and,
         last, a learner: a booster too, or another pipeline.
 
-    >>> import jax.numpy as jnp
-    >>> import jboost as jb
+    >>>     >>> import jboost as jb
     >>> from jboost.transforms import Bias, Scale, ScaleTarget
     >>> xs, ds = jb.streams.duffing(500)
     >>> model = pipeline(Scale(), Bias(), ScaleTarget(jb.Newton(0.99)))

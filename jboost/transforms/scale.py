@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Number, model, static
+from jboost.core.model import Number, model, static
 from jboost.core.numerics import dtype_of, known, usable
+from jboost.core.sample import Sample
 from jboost.core.transform import Transform
 from jboost.transforms.held import SETTLED, Held
 from jboost.transforms.moments import Moments, standardised
@@ -102,7 +104,7 @@ class Scale(Transform):
     >>> state = scale.init(2)
     >>> for x in ([1e6, 5.0], [3e6, 5.0], [2.5e6, 5.0]):
     ...     print(scale.apply(state, jnp.array(x)))
-    ...     state = scale.learn(state, jnp.array(x), None)
+    ...     state = scale.update(state, jnp.array(x))
     [0. 0.]
     [1. 0.]
     [0.5 0. ]
@@ -124,12 +126,14 @@ class Scale(Transform):
     def passes_missing(self) -> bool:
         return True
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> Seen:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> Seen:
         del key
         return KINDS[self.kind].zeros((num_features,), dtype_of(dtype))
 
-    def apply(self, state: Seen, x: Any) -> Array:
-        seen = self.learn(state, x, None)
+    def apply(self, state: Seen, x: ArrayLike) -> Array:
+        seen = self.after(state, x)
         dtype = seen.frame[1].dtype
         x = jnp.asarray(x, dtype)
         return jnp.where(usable(x), seen.place(known(x, dtype), self._c(dtype)), jnp.nan)
@@ -138,9 +142,12 @@ class Scale(Transform):
         """The value that lies where ``scaled`` says, or at the end of what is known."""
         return state.value(scaled, self._c(scaled.dtype))
 
-    def learn(self, state: Seen, x: Any, d: Any) -> Any:
-        del d
+    def after(self, state: Seen, x: ArrayLike) -> Seen:
+        """Return what is known after one more value of each column."""
         return state.after(x, self.forgetting, self.clip)
+
+    def learn(self, state: Seen, sample: Sample) -> Seen:
+        return self.after(state, sample.x)
 
     def _c(self, dtype: Any) -> Array:
         return jnp.asarray(self.clip, dtype)

@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import model, static
+from jboost.core.model import model, static
 from jboost.core.numerics import dtype_of, known, usable
+from jboost.core.sample import Sample
 from jboost.core.transform import Transform
 
 SOONEST = 20  # samples before the first exchange
@@ -73,7 +75,9 @@ class Select(Transform):
     def width(self, num_features: int) -> int:
         return min(self.most, num_features)
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> Any:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> Any:
         del key
         if num_features <= self.most:
             return ()
@@ -82,16 +86,16 @@ class Select(Transform):
         columns = jnp.arange(self.most, dtype=jnp.int32)
         return SelectState(columns, zero, zero, zero, zeros, zeros)
 
-    def apply(self, state: Any, x: Any) -> Array:
+    def apply(self, state: Any, x: ArrayLike) -> Array:
         x = jnp.asarray(x)
         x = jnp.where(usable(x), x, jnp.nan)
         return x[state.columns] if isinstance(state, SelectState) else x
 
-    def learn(self, state: Any, x: Any, d: Any) -> Any:
+    def learn(self, state: SelectState | tuple[()], sample: Sample) -> SelectState | tuple[()]:
         if not isinstance(state, SelectState):
             return state
         columns, n, mean, power, product, square = state
-        x, d = known(x, mean.dtype), known(d, mean.dtype)
+        x, d = known(sample.x, mean.dtype), sample.d
         n = n + 1
         z = d - mean
         mean = mean + z / n

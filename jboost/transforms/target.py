@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Around, Learner, Number, State, model
-from jboost.core.numerics import usable
-from jboost.core.transform import kept, real
+from jboost.core.learner import Wrapper, Learner, State
+from jboost.core.sample import Sample
+from jboost.core.model import Number, model
 from jboost.transforms.scale import Scale
 
 
@@ -22,7 +22,7 @@ class ScaledState(NamedTuple):
 
 
 @model
-class ScaleTarget(Around):
+class ScaleTarget(Wrapper):
     """A learner whose targets are scaled by their past, and its estimates back.
 
         d′ = (d − m)/s within ±c,    d̂ = m + s y
@@ -58,40 +58,23 @@ class ScaleTarget(Around):
         checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
         checks.instance("scale", self.scale, Scale, "a Scale() or Scale('range')")
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> ScaledState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> ScaledState:
         return ScaledState(
             self.scale.init(1, dtype), self.learner.init(num_features, dtype, key=key)
         )
 
-    def predict(self, state: ScaledState, x: Any) -> Array:
+    def predict(self, state: ScaledState, x: ArrayLike) -> Array:
         y = self.learner.predict(state.learner, x)
         return self.scale.undo(state.scale, y[None])[0]
 
-    def update(
-        self,
-        state: ScaledState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> ScaledState:
-        ok = usable(real(d))
-        if not self.takes_missing:
-            ok = ok & jnp.all(usable(real(x)))
-        d = real(d)[None]
-        learner = self.learner.update(
-            state.learner,
-            x,
-            self.scale.apply(state.scale, d)[0],
-            weight=weight,
-            repeats=repeats,
-            key=key,
-        )
-        scale = self.scale.learn(state.scale, d, None)
-        return ScaledState(kept(ok, weight, repeats, scale, state.scale), learner)
+    def learn(self, state: ScaledState, sample: Sample) -> ScaledState:
+        d = sample.d[None]
+        told = sample.with_target(self.scale.apply(state.scale, d)[0])
+        scale = sample.keep(self.scale.after(state.scale, d), state.scale)
+        return ScaledState(scale, self.learner.learn(state.learner, told))
 
-    def info(self, state: ScaledState, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
-        scaled = self.scale.apply(state.scale, real(d)[None])[0]
-        return self.learner.info(state.learner, x, scaled, key)
+    def info(self, state: ScaledState, sample: Sample) -> dict[str, Any]:
+        scaled = self.scale.apply(state.scale, sample.d[None])[0]
+        return self.learner.info(state.learner, sample.with_target(scaled))

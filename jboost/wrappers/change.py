@@ -26,11 +26,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Around, Learner, Number, State, model, static
-from jboost.core.numerics import dtype_of, usable
-from jboost.core.transform import given, kept, real
+from jboost.core.learner import State, Wrapper, required_key
+from jboost.core.sample import Sample
+from jboost.core.model import Number, model, static
+from jboost.core.numerics import dtype_of
 from jboost.learners.newton import CovarianceState, RootState
 from jboost.transforms.pipelines import PipelineState
 from jboost.transforms.target import ScaledState
@@ -62,7 +64,7 @@ class OnChangeState(NamedTuple):
 
 
 @model
-class OnChange(Around):
+class OnChange(Wrapper):
     """A learner that begins anew where the stream does.
 
     At an alarm, before the sample that raised it is learned,
@@ -72,7 +74,7 @@ class OnChange(Around):
       combiners) the variance P that it started with. What it knows stays until it is contradicted:
       a Newton alone recovers as fast, a booster more slowly.
 
-    Around a booster it acts on all of it; inside one, ``boost(OnChange(Newton()), m)``, on the
+    Wrapper a booster it acts on all of it; inside one, ``boost(OnChange(Newton()), m)``, on the
     copies that suffer. The detector is then blind for ``warm_up`` samples, as at the start, where
     errors of a learner of r columns are no measure of anything.
 
@@ -121,7 +123,9 @@ class OnChange(Around):
         if self.warm_up is not None:
             object.__setattr__(self, "warm_up", checks.whole("warm_up", self.warm_up, at_least=0))
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> OnChangeState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> OnChangeState:
         dtype = dtype_of(dtype)
         learner = self.learner.init(num_features, dtype, key=key)
         if self.action == "inflate" and not _has_variance(learner):
@@ -132,68 +136,48 @@ class OnChange(Around):
         excess = jnp.zeros((), dtype)
         return OnChangeState(Detector(ErrorScale.zeros(dtype), excess, none, none, none), learner)
 
-    def predict(self, state: OnChangeState, x: Any) -> Array:
-        return self.learner.predict(state.learner, x)
-
-    def update(
-        self,
-        state: OnChangeState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> OnChangeState:
-        seen, ok = self._seen(state, x, d)
-        detector = kept(ok, weight, repeats, seen, state.detector)
+    def learn(self, state: OnChangeState, sample: Sample) -> OnChangeState:
+        detector = sample.keep(self._seen(state, sample), state.detector)
         own = state.learner
 
         def act(own: State) -> State:
-            t = state.detector.samples
-            draws = jax.random.fold_in(given(key), t) if self.needs_key else None
-            fresh = self.learner.init(jnp.shape(x)[0], seen.excess.dtype, key=draws)
+            t, r = state.detector.samples, sample.x.shape[0]
+            key = jax.random.fold_in(required_key(sample.key), t) if self.needs_key else None
+            fresh = self.learner.init(r, detector.excess.dtype, key=key)
             return _acted(self.action, own, fresh)
 
         # A condition, not a choice: what starts anew is computed only where something does.
         own = jax.lax.cond(detector.changes != state.detector.changes, act, lambda own: own, own)
-        learner = self.learner.update(own, x, d, weight=weight, repeats=repeats, key=key)
-        return OnChangeState(detector, learner)
+        return OnChangeState(detector, self.learner.learn(own, sample))
 
-    def info(self, state: OnChangeState, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
-        """What the learner reports, and alarm, changes and last."""
-        seen, ok = self._seen(state, x, d)
-        now = kept(ok, 1, 1, seen, state.detector)
-        own = {
-            "alarm": now.changes != state.detector.changes,
-            "changes": now.changes,
-            "last": now.last,
-        }
-        return self.learner.info(state.learner, x, d, key) | own
+    def info(self, state: OnChangeState, sample: Sample) -> dict[str, Any]:
+        """Report what the learner reports, and alarm, changes and last."""
+        now = sample.keep(self._seen(state, sample), state.detector)
+        alarm = now.changes != state.detector.changes
+        reported = self.learner.info(state.learner, sample)
+        return reported | {"alarm": alarm, "changes": now.changes, "last": now.last}
 
-    def _seen(self, state: OnChangeState, x: Any, d: Any) -> tuple[Detector, Array]:
-        """The detector after the sample, and whether it is one to learn from."""
+    def _seen(self, state: OnChangeState, sample: Sample) -> Detector:
+        """Return the detector after a good sample."""
         usual, g, t, changes, last = state.detector
-        d = jnp.asarray(d, g.dtype)
-        ok = usable(d)
-        if not self.takes_missing:
-            ok = ok & jnp.all(usable(real(x)))
-        e = jnp.where(ok, d - self.predict(state, x), 0)
+        e = jnp.where(sample.good, sample.d - self.predict(state, sample.x), 0)
 
         k, h = jnp.asarray(self.factor, g.dtype), jnp.asarray(self.threshold, g.dtype)
         z = jnp.exp(usual.offset(e)) / DEVIATION  # |e|/σ, at most 4
         v = jnp.minimum((1 - 1 / (k * k)) * z * z / 2 - jnp.log(k), LARGEST)
         blind = self.warm_up
         if blind is None:
-            blind = max(WARM_UP, PER_FEATURE * jnp.shape(x)[0])
+            blind = max(WARM_UP, PER_FEATURE * sample.x.shape[0])
         g = jnp.where(usual.samples >= blind, jnp.maximum(g + v, 0), 0)
         alarm = g > h
         usual = jax.tree.map(lambda new: jnp.where(alarm, 0, new), usual.after(e, self.memory))
-        one = alarm.astype(t.dtype)
-        after = Detector(
-            usual, jnp.where(alarm, 0, g), t + 1, changes + one, jnp.where(alarm, t, last)
+        return Detector(
+            usual,
+            jnp.where(alarm, 0, g),
+            t + 1,
+            changes + alarm.astype(t.dtype),
+            jnp.where(alarm, t, last),
         )
-        return after, ok
 
 
 def _acted(action: str, own: State, fresh: State) -> State:

@@ -12,9 +12,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Around, Learner, Number, State, model, repeated, static
+from jboost.core.learner import Wrapper, Learner, State
+from jboost.core.sample import Sample
+from jboost.core.model import Number, model, static
 from jboost.core.numerics import dtype_of, usable
 
 # What stands for a missing entry of a kept x: as unusable as NaN, but states stay finite.
@@ -33,7 +36,7 @@ class DelayedState(NamedTuple):
 
 
 @model
-class Delayed(Around):
+class Delayed(Wrapper):
     """A learner whose every answer comes ``delay`` samples late.
 
         at time t: predict d_t from x_t, then learn (x_{t−delay}, d_{t−delay})
@@ -67,7 +70,9 @@ class Delayed(Around):
         checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
         object.__setattr__(self, "delay", checks.whole("delay", self.delay, at_least=0))
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> DelayedState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> DelayedState:
         dtype, zero = dtype_of(dtype), jnp.zeros((), jnp.int32)
         column = jnp.zeros(self.delay, dtype)
         return DelayedState(
@@ -79,57 +84,39 @@ class Delayed(Around):
             learner=self.learner.init(num_features, dtype, key=key),
         )
 
-    def predict(self, state: DelayedState, x: Any) -> Array:
-        return self.learner.predict(state.learner, x)
-
-    def update(
-        self,
-        state: DelayedState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> DelayedState:
+    def learn(self, state: DelayedState, sample: Sample) -> DelayedState:
         if self.delay == 0:
-            learner = self.learner.update(
-                state.learner, x, d, weight=weight, repeats=repeats, key=key
-            )
-            return state._replace(learner=learner)
-        dtype = state.x.dtype
-        x, d = jnp.asarray(x, dtype), jnp.asarray(d, dtype)
-        ok = usable(d)
-        if not self.takes_missing:
-            ok = ok & jnp.all(usable(x))
-        newest = (jnp.where(usable(x), x, MISSING), d, jnp.asarray(weight, dtype))
+            return state._replace(learner=self.learner.learn(state.learner, sample))
+        x = jnp.where(usable(sample.x), sample.x, MISSING)
+        newest = (x, sample.d, sample.weight)
 
-        def once(_: Any, state: DelayedState) -> DelayedState:
-            return self._pass(state, newest, ok, key)
+        def once(state: DelayedState) -> DelayedState:
+            return self._pass(state, newest, sample)
 
-        return repeated(once, state, repeats)
+        return sample.repeat(once, state, guard=False)
 
-    def _pass(self, state: DelayedState, newest: Any, ok: Array, key: Any) -> DelayedState:
-        """The newest sample takes the place of the oldest, which is learned."""
-        rings, place, waiting = state[:3], state.place, state.waiting
+    def _pass(
+        self, state: DelayedState, newest: tuple[Array, Array, Array], sample: Sample
+    ) -> DelayedState:
+        """Put the newest sample in the place of the oldest, which is learned."""
+        rings, place, waiting, good = state[:3], state.place, state.waiting, sample.good
         x, d, weight = oldest = tuple(_row(ring, place) for ring in rings)
         xs, ds, weights = (
-            _set_row(ring, place, jnp.where(ok, new, old))
+            _set_row(ring, place, jnp.where(good, new, old))
             for ring, new, old in zip(rings, newest, oldest, strict=True)
         )
-        answer = jnp.where(ok & (waiting == self.delay), d, jnp.nan)  # NaN: nothing to learn yet
+        late = self.learner.sample(state.learner, x, d, weight=weight, key=sample.key)
+        learner = self.learner.learn(
+            state.learner, late.only_if(good & (waiting == self.delay))
+        )
         return DelayedState(
             x=xs,
             d=ds,
             weight=weights,
-            place=jnp.where(ok, (place + 1) % self.delay, place),
-            waiting=jnp.where(ok, jnp.minimum(waiting + 1, self.delay), waiting),
-            learner=self.learner.update(state.learner, x, answer, weight=weight, key=key),
+            place=jnp.where(good, (place + 1) % self.delay, place),
+            waiting=jnp.where(good, jnp.minimum(waiting + 1, self.delay), waiting),
+            learner=learner,
         )
-
-    def info(self, state: DelayedState, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
-        """What the learner as it is reports of the present sample."""
-        return self.learner.info(state.learner, x, d, key)
 
 
 class PendingState(NamedTuple):
@@ -150,7 +137,7 @@ class PendingState(NamedTuple):
 
 
 @model
-class Pending(Around):
+class Pending(Wrapper):
     """A learner that is asked now and answered later, in any order, by id.
 
         ask(state, id, x)        -> prediction, state
@@ -191,7 +178,9 @@ class Pending(Around):
         checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
         object.__setattr__(self, "capacity", checks.whole("capacity", self.capacity, at_least=1))
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> PendingState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> PendingState:
         dtype, n = dtype_of(dtype), self.capacity
         zero = jnp.zeros((), jnp.uint32)
         return PendingState(
@@ -233,38 +222,18 @@ class Pending(Around):
         same = state.open & (state.id == jnp.asarray(id, jnp.int32))
         d = jnp.asarray(d, state.x.dtype)
         place, asked = jnp.argmax(same), jnp.any(same)
-        known = asked & usable(d)
-        learner = self.learner.update(
-            state.learner,
-            _row(state.x, place),
-            jnp.where(known, d, jnp.nan),
-            weight=weight,
-            key=key,
+        late = self.learner.sample(
+            state.learner, _row(state.x, place), d, weight=weight, key=key
         )
+        answered = asked & usable(d)
         return state._replace(
-            open=state.open & ~(same & known),
+            open=state.open & ~(same & answered),
             unknown=state.unknown + (~asked).astype(jnp.uint32),
-            learner=learner,
+            learner=self.learner.learn(state.learner, late.only_if(asked)),
         )
 
-    def predict(self, state: PendingState, x: Any) -> Array:
-        return self.learner.predict(state.learner, x)
-
-    def update(
-        self,
-        state: PendingState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> PendingState:
-        learner = self.learner.update(state.learner, x, d, weight=weight, repeats=repeats, key=key)
-        return state._replace(learner=learner)
-
-    def info(self, state: PendingState, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
-        return self.learner.info(state.learner, x, d, key)
+    def learn(self, state: PendingState, sample: Sample) -> PendingState:
+        return state._replace(learner=self.learner.learn(state.learner, sample))
 
 
 def _row(ring: Array, place: Array) -> Array:

@@ -4,7 +4,7 @@
 
 u is the size about which the logarithms of n errors balance; N is the ``memory``. No error, however
 wild, moves log u by more than 2a, and other units of e add a constant to log u and leave v as it
-is. Around a settled u the mean of v is 0 whatever the errors are distributed as, which is what a
+is. Wrapper a settled u the mean of v is 0 whatever the errors are distributed as, which is what a
 test for change wants. The gain 4/n, as in :mod:`jboost.transforms.moments`, makes the errors of a
 learner that has just begun fade as n⁻⁴ or faster.
 

@@ -35,11 +35,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Around, Learner, Number, State, model, static
-from jboost.core.numerics import LARGEST, dtype_of, usable
-from jboost.core.transform import kept, real
+from jboost.core.learner import Wrapper, Learner, State
+from jboost.core.sample import Sample
+from jboost.core.model import Number, model, static
+from jboost.core.numerics import LARGEST, dtype_of
 from jboost.learners.newton import Newton
 from jboost.transforms.maps import Bias, Polynomial
 from jboost.transforms.pipelines import pipeline
@@ -69,7 +71,7 @@ class _Half(NamedTuple):
 
 
 @model
-class Intervals(Around):
+class Intervals(Wrapper):
     """A learner that says how far off it may be. Its estimates are the learner's.
 
     ``info`` adds to the learner's: ``low`` and ``high``, and ``covered``, whether d lies between
@@ -135,7 +137,9 @@ class Intervals(Around):
     def needs_key(self) -> bool:
         return self.learner.needs_key or (self.local is not None and self.local.needs_key)
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> IntervalsState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> IntervalsState:
         dtype = dtype_of(dtype)
         z = jax.scipy.special.ndtri((1 + jnp.asarray(self.coverage, dtype)) / 2)
         return IntervalsState(
@@ -145,30 +149,14 @@ class Intervals(Around):
             local=() if self.local is None else self.local.init(1, dtype, key=key),
         )
 
-    def predict(self, state: IntervalsState, x: Any) -> Array:
-        return self.learner.predict(state.learner, x)
-
-    def interval(self, state: IntervalsState, x: Any) -> tuple[Array, Array]:
+    def interval(self, state: IntervalsState, x: ArrayLike) -> tuple[Array, Array]:
         """(low, high) for the answer to x."""
         half = self._half(state, x)
         return half.prediction - half.width, half.prediction + half.width
 
-    def update(
-        self,
-        state: IntervalsState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> IntervalsState:
-        d = real(d)
-        ok = usable(d)
-        if not self.takes_missing:
-            ok = ok & jnp.all(usable(real(x)))
-        y, s, h = self._half(state, x)
-        e = jnp.where(ok, d - y, 0)
+    def learn(self, state: IntervalsState, sample: Sample) -> IntervalsState:
+        y, s, h = self._half(state, sample.x)
+        e = jnp.where(sample.good, sample.d - y, 0)
         log_q, local = state.log_q, state.local
         if self.method != "gaussian":
             n, alpha = state.scale.samples, 1 - jnp.asarray(self.coverage, y.dtype)
@@ -176,19 +164,19 @@ class Intervals(Around):
             missed = (jnp.abs(e) > h).astype(y.dtype)
             log_q = jnp.where(state.scale.known, log_q + eta * (missed - alpha), log_q)
         if self.local is not None:
-            local = self.local.update(local, y[None], state.scale.offset(e / s), key=key)
-        own = state._replace(scale=state.scale.after(e / s, self.memory), log_q=log_q, local=local)
-        learner = self.learner.update(state.learner, x, d, weight=weight, repeats=repeats, key=key)
-        return kept(ok, weight, repeats, own, state)._replace(learner=learner)
+            local = self.local.update(local, y[None], state.scale.offset(e / s), key=sample.key)
+        scale = state.scale.after(e / s, self.memory)
+        after = sample.keep(state._replace(scale=scale, log_q=log_q, local=local), state)
+        return after._replace(learner=self.learner.learn(state.learner, sample))
 
-    def info(self, state: IntervalsState, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
-        """What the learner reports, and low, high and covered."""
-        low, high = self.interval(state, x)
-        d = jnp.asarray(d, low.dtype)
-        own = {"low": low, "high": high, "covered": usable(d) & (low <= d) & (d <= high)}
-        return self.learner.info(state.learner, x, d, key) | own
+    def info(self, state: IntervalsState, sample: Sample) -> dict[str, Any]:
+        """Report what the learner reports, and low, high and covered."""
+        low, high = self.interval(state, sample.x)
+        covered = sample.good & (low <= sample.d) & (sample.d <= high)
+        reported = self.learner.info(state.learner, sample)
+        return reported | {"low": low, "high": high, "covered": covered}
 
-    def _half(self, state: IntervalsState, x: Any) -> _Half:
+    def _half(self, state: IntervalsState, x: ArrayLike) -> _Half:
         y = self.predict(state, x)
         s = jnp.ones_like(y)
         if self.method != "conformal":

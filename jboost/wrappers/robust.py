@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Around, Learner, Number, State, model, static
-from jboost.core.numerics import dtype_of, usable
-from jboost.core.transform import kept
+from jboost.core.learner import Wrapper, Learner, State
+from jboost.core.sample import Sample
+from jboost.core.model import Number, model, static
+from jboost.core.numerics import dtype_of
 
 GAUSSIAN = 1.4826  # the deviation over the median size of Gaussian numbers
 # Steps of log s are ±a/2, a = GAIN/n: best for the median of log|e| is one over its density there,
@@ -72,11 +74,11 @@ class HuberState(NamedTuple):
 
 
 @model
-class Huber(Around):
+class Huber(Wrapper):
     """A learner under Huber's loss: quadratic for |e| ≤ k σ̂, linear beyond.
 
-        form="weight":  learn d with weight min(1, k σ̂/|e|)
-        form="target":  learn d̂ + clip(e, ±k σ̂) with the full weight
+        acts_on="weight":  learn d with weight min(1, k σ̂/|e|)
+        acts_on="target":  learn d̂ + clip(e, ±k σ̂) with the full weight
 
     and nothing at all from |e| > ``reject`` σ̂, as Hampel: while a Newton's P is large even a small
     weight moves it far, and early on k σ̂ is still much to an SGD.
@@ -99,7 +101,7 @@ class Huber(Around):
       learner: any learner.
       threshold: k > 0.
       reject: at least k; None never rejects, which is Huber's loss itself.
-      form: "weight" or "target".
+      acts_on: "weight" or "target".
 
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(5000)
@@ -118,7 +120,7 @@ class Huber(Around):
     learner: Learner
     threshold: Number = 3.0
     reject: Any = 30.0
-    form: str = static(default="weight")
+    acts_on: str = static(default="weight")
 
     def __post_init__(self) -> None:
         checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
@@ -126,56 +128,35 @@ class Huber(Around):
         object.__setattr__(self, "threshold", threshold)
         if self.reject is not None:
             object.__setattr__(self, "reject", checks.number("reject", self.reject, above=0))
-        checks.choice("form", self.form, ("weight", "target"))
+        checks.choice("acts_on", self.acts_on, ("weight", "target"))
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> HuberState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> HuberState:
         learner = self.learner.init(num_features, dtype, key=key)
         return HuberState(Median.zeros(dtype_of(dtype)), learner)
 
-    def predict(self, state: HuberState, x: Any) -> Array:
-        return self.learner.predict(state.learner, x)
-
-    def update(
-        self,
-        state: HuberState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> HuberState:
-        estimate, e, ok = self._look(state, x, d)
+    def learn(self, state: HuberState, sample: Sample) -> HuberState:
+        estimate, e = self._error(state, sample)
         share = self._share(state.scale, e)
-        target, importance = jnp.asarray(d, e.dtype), weight
-        if self.form == "target":
-            target = jnp.where(share < 1, estimate + share * e, target)
+        if self.acts_on == "target":
+            told = sample.with_target(jnp.where(share < 1, estimate + share * e, sample.d))
         else:
-            importance = jnp.asarray(weight, e.dtype) * share
-        learner = self.learner.update(
-            state.learner,
-            x,
-            jnp.where(ok & (share > 0), target, jnp.nan),  # NaN: rejected, or no scale yet
-            weight=importance,
-            repeats=repeats,
-            key=key,
-        )
-        scale = state.scale.after(jnp.abs(e))
-        return HuberState(kept(ok, weight, repeats, scale, state.scale), learner)
+            told = sample.replace(weight=sample.weight * share)
+        scale = sample.keep(state.scale.after(jnp.abs(e)), state.scale)
+        told = told.only_if(share > 0)  # else the sample is rejected, or there is no scale yet
+        return HuberState(scale, self.learner.learn(state.learner, told))
 
-    def info(self, state: HuberState, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
-        """What the learner reports of the target as it came, and ``share``: how much counts."""
-        _, e, _ = self._look(state, x, d)
-        return self.learner.info(state.learner, x, d, key) | {"share": self._share(state.scale, e)}
+    def info(self, state: HuberState, sample: Sample) -> dict[str, Any]:
+        """Report what the learner reports of the target as it came, and ``share``."""
+        _, e = self._error(state, sample)
+        reported = self.learner.info(state.learner, sample)
+        return reported | {"share": self._share(state.scale, e)}
 
-    def _look(self, state: HuberState, x: Any, d: Any) -> tuple[Array, Array, Array]:
-        """d̂, e, and whether the sample is one to learn from."""
-        estimate = self.learner.predict(state.learner, x)
-        d = jnp.asarray(d, estimate.dtype)
-        ok = usable(d)
-        if not self.takes_missing:
-            ok = ok & jnp.all(usable(jnp.asarray(x, estimate.dtype)))
-        return estimate, jnp.where(ok, d - estimate, 0), ok
+    def _error(self, state: HuberState, sample: Sample) -> tuple[Array, Array]:
+        """Return d̂ and e, which is 0 where the sample is not good."""
+        estimate = self.learner.predict(state.learner, sample.x)
+        return estimate, jnp.where(sample.good, sample.d - estimate, 0)
 
     def _share(self, scale: Median, e: Array) -> Array:
         """min(1, k σ̂/|e|), 0 beyond ``reject`` σ̂, and 1 where e is 0."""

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks, metrics
-from jboost.core.learner import Around, Learner, Number, State, model
-from jboost.core.numerics import usable
+from jboost.core.learner import Wrapper, Learner, State
+from jboost.core.sample import Sample
+from jboost.core.model import Number, model
 from jboost.wrappers.intervals import Intervals
 
 
@@ -22,7 +24,7 @@ class ScoredState(NamedTuple):
 
 
 @model
-class Scored(Around):
+class Scored(Wrapper):
     """A learner and metrics of the predictions that it made before it learned.
 
     ``scores(state)`` has their values; a run's ``info`` reports those before the sample, as
@@ -65,38 +67,25 @@ class Scored(Around):
         """Whether a metric looks at the bounds of an interval."""
         return any(one.of_intervals for one in self._all)
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> ScoredState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> ScoredState:
         learner = self.learner.init(num_features, dtype, key=key)
         return ScoredState(metrics.init(self.metrics, dtype), learner)
 
-    def predict(self, state: ScoredState, x: Any) -> Array:
-        return self.learner.predict(state.learner, x)
-
-    def update(
-        self,
-        state: ScoredState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> ScoredState:
-        prediction = self.predict(state, x)
-        counts = (jnp.asarray(weight) != 0) & (jnp.asarray(repeats) != 0)
-        if not self.takes_missing:
-            counts = counts & jnp.all(usable(jnp.asarray(x, prediction.dtype)))
+    def learn(self, state: ScoredState, sample: Sample) -> ScoredState:
         # By its target, not by a choice between states: a window would be copied at every step.
-        scored = jnp.where(counts, jnp.asarray(d, prediction.dtype), jnp.nan)
-        bounds = self.learner.interval(state.learner, x) if self._bounded else ()
+        scored = jnp.where(sample.counts, sample.d, jnp.nan)
+        bounds = self.learner.interval(state.learner, sample.x) if self._bounded else ()
+        prediction = self.predict(state, sample.x)
         return ScoredState(
             metrics.update(self.metrics, state.metrics, scored, prediction, *bounds),
-            self.learner.update(state.learner, x, d, weight=weight, repeats=repeats, key=key),
+            self.learner.learn(state.learner, sample),
         )
 
     def scores(self, state: ScoredState) -> Any:
         """The value of every metric so far."""
         return metrics.value(self.metrics, state.metrics)
 
-    def info(self, state: ScoredState, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
-        return self.learner.info(state.learner, x, d, key) | {"scores": self.scores(state)}
+    def info(self, state: ScoredState, sample: Sample) -> dict[str, Any]:
+        return self.learner.info(state.learner, sample) | {"scores": self.scores(state)}

@@ -23,9 +23,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Around, Learner, Number, State, model, repeated, static
+from jboost.core.learner import Wrapper, Learner, State
+from jboost.core.sample import Sample
+from jboost.core.model import Number, model, static
 from jboost.core.numerics import dtype_of, usable
 from jboost.learners.newton import Newton, NewtonState
 from jboost.settings import leaves
@@ -50,7 +53,7 @@ class SelfTuningState(NamedTuple):
 
 
 @model
-class SelfTuning(Around):
+class SelfTuning(Wrapper):
     """A learner whose chosen floats follow the stream, from wherever they start.
 
         φ ← φ + clip(P h e/σ², ±Δ),    P⁻¹ ← β P⁻¹ + h hᵀ/σ²,    S, G ← update and its derivative
@@ -129,7 +132,9 @@ class SelfTuning(Around):
         tuned = leaves.put(self.learner, places.values(), self._values(phi).values())
         return relaxed(tuned, "straight-through")
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> SelfTuningState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> SelfTuningState:
         dtype = dtype_of(dtype)
         phi = self._start(dtype)
 
@@ -147,38 +152,25 @@ class SelfTuning(Around):
             mass=jnp.zeros((), dtype),
         )
 
-    def predict(self, state: SelfTuningState, x: Any) -> Array:
+    def predict(self, state: SelfTuningState, x: ArrayLike) -> Array:
         return self._at(state.phi).predict(state.learner, x)
 
-    def update(
-        self,
-        state: SelfTuningState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> SelfTuningState:
-        def once(_: Any, state: SelfTuningState) -> SelfTuningState:
-            return self._update_once(state, x, d, weight, key)
+    def learn(self, state: SelfTuningState, sample: Sample) -> SelfTuningState:
+        told = sample.replace(repeats=1)
+        return sample.repeat(lambda state: self._learn_once(state, told), state, guard=False)
 
-        return repeated(once, state, repeats)
-
-    def info(self, state: SelfTuningState, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
+    def info(self, state: SelfTuningState, sample: Sample) -> dict[str, Any]:
         """What the learner reports, and the tuned floats by name."""
-        own = self._at(state.phi).info(state.learner, x, d, key)
+        own = self._at(state.phi).info(state.learner, sample)
         return own | self._values(state.phi)
 
-    def _update_once(
-        self, state: SelfTuningState, x: Any, d: Any, weight: Any, key: Any
-    ) -> SelfTuningState:
+    def _learn_once(self, state: SelfTuningState, sample: Sample) -> SelfTuningState:
         phi, dtype = state.phi, state.phi.dtype
 
         def step(phi: Array, floats: list[Array]) -> tuple[tuple[Array, list[Array]], State]:
             own, learner = _with_floats(state.learner, floats), self._at(phi)
-            after = learner.update(own, x, d, weight=weight, key=key)
-            return (learner.predict(own, x), _floats(after)), after
+            after = learner.learn(own, sample)
+            return (learner.predict(own, sample.x), _floats(after)), after
 
         def along(direction: Array, slopes: list[Array]) -> Any:
             values = (phi, _floats(state.learner))
@@ -189,10 +181,8 @@ class SelfTuning(Around):
             directions, jax.tree.leaves(state.slopes)
         )
 
-        d = jnp.asarray(d, dtype)
-        ok = usable(d) if self.takes_missing else usable(d) & jnp.all(usable(x))
-        e = jnp.where(ok, d - y.astype(dtype), 0)
-        lam = jnp.asarray(weight, dtype)
+        ok, lam = sample.good, sample.weight
+        e = jnp.where(ok, sample.d - y.astype(dtype), 0)
         beta = jnp.asarray(self.tuner.forgetting, dtype)
         power, mass = beta * state.power + lam * e * e, beta * state.mass + lam
         some = (power > 0) & (lam > 0)

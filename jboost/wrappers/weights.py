@@ -12,17 +12,20 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks, draws
-from jboost.core.learner import Around, Learner, Number, State, model, static
+from jboost.core.learner import Learner, State, Wrapper, required_key
+from jboost.core.sample import Sample
+from jboost.core.model import Number, model, static
 from jboost.core.numerics import dtype_of, known, usable
-from jboost.core.transform import given, kept, real
+from jboost.core.transform import real
 
 MEMORY = 100  # samples
 
 
 @model
-class WeightColumn(Around):
+class WeightColumn(Wrapper):
     """A learner whose samples bring their weight along, in a column of x that it does not see.
 
     The weight multiplies the ``weight`` of an update. A sample whose weight is 0 is left out: it
@@ -50,32 +53,25 @@ class WeightColumn(Around):
         checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
         object.__setattr__(self, "column", checks.whole("column", self.column, at_least=-(2**31)))
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> State:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> State:
         return self.learner.init(num_features - 1, dtype, key=key)
 
-    def predict(self, state: State, x: Any) -> Array:
+    def predict(self, state: State, x: ArrayLike) -> Array:
         return self.learner.predict(state, self._split(x)[0])
 
-    def update(
-        self,
-        state: State,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> State:
-        x, own = self._split(x)
-        lam = known(own, own.dtype)
-        answer = jnp.where(usable(own) & (own > 0), jnp.asarray(d, x.dtype), jnp.nan)
-        weight = jnp.asarray(weight, x.dtype) * lam
-        return self.learner.update(state, x, answer, weight=weight, repeats=repeats, key=key)
+    def learn(self, state: State, sample: Sample) -> State:
+        x, weight = self._split(sample.x)
+        told = sample.with_input(x, self.takes_missing).only_if(usable(weight) & (weight > 0))
+        weight = told.weight * known(weight, weight.dtype)
+        return self.learner.learn(state, told.replace(weight=weight))
 
-    def info(self, state: State, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
-        return self.learner.info(state, self._split(x)[0], d, key)
+    def info(self, state: State, sample: Sample) -> dict[str, Any]:
+        x, _ = self._split(sample.x)
+        return self.learner.info(state, sample.with_input(x, self.takes_missing))
 
-    def leverage(self, state: State, x: Any) -> Array:
+    def leverage(self, state: State, x: ArrayLike) -> Array:
         return self.learner.leverage(state, self._split(x)[0])
 
     def _split(self, x: Any) -> tuple[Array, Array]:
@@ -102,7 +98,7 @@ class BudgetState(NamedTuple):
 
 
 @model
-class Budget(Learner):
+class Budget(Wrapper):
     """A learner that asks for a part of the answers, chosen before it sees them.
 
         ask with probability min(1, ρ u/ū),    ρ the rate, u = uncertainty(state, x)
@@ -153,62 +149,35 @@ class Budget(Learner):
     def needs_key(self) -> bool:
         return True
 
-    @property
-    def takes_missing(self) -> bool:
-        return self.learner.takes_missing
-
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> BudgetState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> BudgetState:
         dtype, zero = dtype_of(dtype), jnp.zeros((), jnp.uint32)
         learner = self.learner.init(num_features, dtype, key=key)
         return BudgetState(zero, zero, zero, jnp.zeros((), dtype), learner)
-
-    def predict(self, state: BudgetState, x: Any) -> Array:
-        return self.learner.predict(state.learner, x)
 
     def wants(self, state: BudgetState, x: Any, key: Any) -> Array:
         """Whether the answer to x is asked for."""
         return self._look(state, x, key)[0]
 
-    def update(
-        self,
-        state: BudgetState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> BudgetState:
-        wanted, u = self._look(state, x, key)
-        d = real(d)
-        ok = usable(d)
-        if not self.takes_missing:
-            ok = ok & jnp.all(usable(real(x)))
-        learner = self.learner.update(
-            state.learner,
-            x,
-            jnp.where(ok & wanted, d, jnp.nan),
-            weight=weight,
-            repeats=repeats,
-            key=key,
-        )
+    def learn(self, state: BudgetState, sample: Sample) -> BudgetState:
+        wanted, u = self._look(state, sample.x, sample.key)
         t = state.t + 1
         # What a learner doubts at its start is far more than later, and must not be remembered.
         gain = jnp.maximum(4 / (state.t.astype(u.dtype) + 4), 1 / MEMORY)
-        after = BudgetState(
+        after = state._replace(
             t=t,
             wraps=state.wraps + (t == 0).astype(jnp.uint32),
             used=state.used + wanted.astype(jnp.uint32),
             doubt=state.doubt + gain * (u - state.doubt),
-            learner=None,
         )
-        before = state._replace(learner=None)
-        return kept(ok, weight, repeats, after, before)._replace(learner=learner)
+        learner = self.learner.learn(state.learner, sample.only_if(wanted))
+        return sample.keep(after, state)._replace(learner=learner)
 
-    def info(self, state: BudgetState, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
-        """What the learner reports, and ``asked``: whether the answer is."""
-        wanted, _ = self._look(state, x, key)
-        return self.learner.info(state.learner, x, d, key) | {"asked": wanted}
+    def info(self, state: BudgetState, sample: Sample) -> dict[str, Any]:
+        """Report what the learner reports, and ``asked``: whether the answer is asked for."""
+        wanted, _ = self._look(state, sample.x, sample.key)
+        return self.learner.info(state.learner, sample) | {"asked": wanted}
 
     def _look(self, state: BudgetState, x: Any, key: Any) -> tuple[Array, Array]:
         """Whether to ask, and u."""
@@ -220,5 +189,5 @@ class Budget(Learner):
             u = jnp.asarray(doubt(state.learner, known(x, dtype)), dtype)
             some = (state.doubt > 0) & (u >= 0)
             chance = jnp.where(some, chance * u / jnp.where(some, state.doubt, 1), chance)
-        own = jax.random.fold_in(given(key), 1)  # apart from what the learner draws with the key
+        own = jax.random.fold_in(required_key(key), 1)  # apart from what the learner draws with the key
         return draws.uniform(own, (state.t, state.wraps), 1, dtype)[0] < chance, u

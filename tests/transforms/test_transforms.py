@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jboost as jb
-from jboost.core.learner import Learner, model
+from jboost.core.learner import Learner
+from jboost.core.model import model
 from jboost.engine import fold as engine
 from jboost.transforms import (
     Bias,

@@ -21,9 +21,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Around, Learner, Number, State, model, repeated, static
+from jboost.core.learner import Wrapper, Learner, State
+from jboost.core.sample import Sample
+from jboost.core.model import Number, model, static
 from jboost.core.numerics import dtype_of, known, usable
 from jboost.learners.newton import Newton
 from jboost.learners.tree import shares, splits
@@ -71,7 +74,7 @@ class _Look(NamedTuple):
 
 
 @model
-class PiecewiseLinear(Around):
+class PiecewiseLinear(Wrapper):
     """Regions of a binary tree over the inputs, split online where that helps, a learner in each.
 
     A node's learner corrects its parent, so that a new region starts as its parent and pays only
@@ -182,7 +185,9 @@ class PiecewiseLinear(Around):
     def knows_leverage(self) -> bool:
         return False  # of many learners
 
-    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> TreeState:
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> TreeState:
         dtype = dtype_of(dtype)
         N = 2 ** (self.depth + 1)
 
@@ -204,28 +209,16 @@ class PiecewiseLinear(Around):
             search=jax.tree.map(lambda a: jnp.broadcast_to(a, (N // 2, *a.shape)), search),
         )
 
-    def predict(self, state: TreeState, x: Any) -> Array:
+    def predict(self, state: TreeState, x: ArrayLike) -> Array:
         return self._look(state, x).estimate
 
-    def update(
-        self,
-        state: TreeState,
-        x: Any,
-        d: Any,
-        *,
-        weight: Number = 1.0,
-        repeats: Any = 1,
-        key: Any = None,
-    ) -> TreeState:
-        def once(_: Any, state: TreeState) -> TreeState:
-            return self._update_once(state, x, d, weight, key)
+    def learn(self, state: TreeState, sample: Sample) -> TreeState:
+        told = sample.only_if(sample.weight > 0).replace(repeats=1)
+        return sample.repeat(lambda state: self._learn_once(state, told), state, guard=False)
 
-        return repeated(once, state, repeats)
-
-    def info(self, state: TreeState, x: Any, d: Any, key: Any = None) -> dict[str, Any]:
+    def info(self, state: TreeState, sample: Sample) -> dict[str, Any]:
         """region: the number of the leaf that x is in; regions: how many leaves there are."""
-        del d, key
-        nodes, active = self._path(state, known(x, state.mass.dtype))
+        nodes, active = self._path(state, known(sample.x, state.mass.dtype))
         leaf = jnp.sum(active.astype(jnp.int32)) - 1
         return {"region": nodes[leaf], "regions": 1 + jnp.sum(state.choice >= 0, dtype=jnp.int32)}
 
@@ -273,17 +266,12 @@ class PiecewiseLinear(Around):
         below = jnp.stack(below[::-1])
         return _Look(nodes, active, inputs, taken, parts, rows, f, below, estimate, w, limit)
 
-    def _update_once(self, state: TreeState, x: Any, d: Any, weight: Number, key: Any) -> TreeState:
-        dtype = state.mass.dtype
-        x, d, weight = (jnp.asarray(a, dtype) for a in (x, d, weight))
-        ok = usable(d) & (weight > 0)
-        if not self.takes_missing:
-            ok = ok & jnp.all(usable(x))
-        d = jnp.where(ok, d, 0)
+    def _learn_once(self, state: TreeState, sample: Sample) -> TreeState:
+        x, d = sample.x, sample.d
         look = self._look(state, x)
         nodes, f = look.nodes, look.f
-        m = jnp.where(look.active & ok, jnp.minimum(weight, 1), 0)
-        learners = self._learn(state, look, jnp.where(ok, d, jnp.nan), weight, key)
+        m = jnp.where(look.active, jnp.minimum(sample.weight, 1), 0)
+        learners = self._learners_after(state, look, sample)
 
         n, error = state.mass[nodes], state.error[nodes]
         e = d - f
@@ -312,22 +300,22 @@ class PiecewiseLinear(Around):
             odds=_put_path(state.odds, nodes[:-1], odds),
             worth=kept,
         )
-        return self._split(state, look, known(x, dtype), e * unit, m[0])
+        return self._split(state, look, known(x, x.dtype), e * unit, m[0])
 
-    def _learn(self, state: TreeState, look: _Look, d: Array, weight: Array, key: Any) -> State:
-        """The learners after those on the path have learned, the deepest first.
+    def _learners_after(self, state: TreeState, look: _Look, sample: Sample) -> State:
+        """Return the learners after those on the path have learned, the deepest first.
 
         ``under`` is g_k − f_k, what the subtree of a node adds to it, by the learners below as they
         are after this sample: of its error each leaves to the one above what it did not take.
         """
-        keys = self._keys(key, look.nodes)
+        d, keys = sample.d, self._keys(sample.key, look.nodes)
         learners, under = state.learners, jnp.zeros_like(look.estimate)
         for k in reversed(range(self.depth + 2)):
             row, x, on = (_at(a, k) for a in (look.rows, look.inputs, look.active))
             left = d - look.f[k - 1] if k > 1 else d  # the first two are estimates by themselves
-            target = jnp.where(on, left - under if k else left, jnp.nan)
-            own = None if keys is None else keys[k]
-            row = self.learner.update(row, x, target, weight=weight, key=own)
+            told = sample.replace(key=None if keys is None else keys[k]).only_if(on)
+            told = told.with_input(x, self.takes_missing)
+            row = self.learner.learn(row, told.with_target(left - under if k else left))
             learners = _put(learners, look.nodes[k], row)
             if k > 1:
                 limit = look.limit[k - 1]

@@ -1,0 +1,93 @@
+"""One step of a run: predict, then learn. And the fold of it over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+from jax import Array
+from jax.typing import ArrayLike
+
+from jboost.core.learner import Learner, State
+
+
+@jax.tree_util.register_pytree_node_class
+class Info(dict[str, Any]):
+    """What is known about one step: ``info["lam"]`` or ``info.lam``."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            names = ", ".join(sorted(self))
+            raise AttributeError(f"this model reports no {name!r}; it reports {names}") from None
+
+    def tree_flatten(self) -> tuple[list[Any], tuple[str, ...]]:
+        names = tuple(sorted(self))
+        return [self[name] for name in names], names
+
+    @classmethod
+    def tree_unflatten(cls, names: tuple[str, ...], values: list[Any]) -> Info:
+        return cls(zip(names, values, strict=True))
+
+
+Observe = Callable[[State, Info], Any]
+
+
+class Trace(NamedTuple):
+    """What a run leaves behind, over time.
+
+    prediction: (T,), each made before its answer was seen.
+    skipped: (T,), True where nothing was learned because x or d was NaN, infinite or beyond 1e15.
+    observed: what ``observe`` returned, stacked; None without it.
+    """
+
+    prediction: Array
+    skipped: Array
+    observed: Any
+
+
+def step(
+    model: Learner,
+    state: State,
+    x: Array,
+    d: Array,
+    key: Array | None,
+    observe: Observe | None = None,
+    *,
+    weight: ArrayLike = 1.0,
+    has_answer: Array | None = None,
+) -> tuple[State, Trace]:
+    """Predict, then learn; return the state after the sample and the trace of the step.
+
+    Where it is known before whether a sample has an answer, ``has_answer`` saves the learning of
+    those that have none.
+    """
+    sample = model.sample(state, x, d, weight=weight, key=key)
+    prediction = model.predict(state, x)
+    if has_answer is None:
+        after = model.learn(state, sample)
+    else:
+        after = jax.lax.cond(
+            has_answer, lambda state: model.learn(state, sample), lambda state: state, state
+        )
+    observed = None
+    if observe is not None:
+        reported = model.info(state, sample)
+        observed = observe(after, Info(reported, x=x, d=d, prediction=prediction))
+    return after, Trace(prediction, ~sample.good, observed)
+
+
+def over_time(
+    model: Learner,
+    state: State,
+    xs: Array,
+    ds: Array,
+    key: Array | None,
+    observe: Observe | None = None,
+) -> tuple[State, Trace]:
+    """Fold :func:`step` over the rows of a stream."""
+    return jax.lax.scan(
+        lambda state, sample: step(model, state, *sample, key, observe), state, (xs, ds)
+    )

@@ -1,0 +1,118 @@
+"""One kernel: a whole loop compiled as a single function. Only this file speaks to the compiler.
+
+On a CPU a ``lax.scan`` runs as a list of small kernels, and for a small model their dispatch is
+nearly all of the time. XLA compiles a call that carries a certain tag as *one* function instead,
+which is several times faster. The tag is experimental; :mod:`jboost.engine.plan` decides where it
+may be used.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jboost.core.products import written_for
+
+# Without this option XLA puts fusions into the call that it cannot compile there.
+OPTIONS: dict[str, Any] = {"xla_cpu_experimental_ynn_fusion_type": ""}
+
+# At XLA's own level, 3, short loops over the copies are unrolled before they are made vector code,
+# and stay one number at a time. Measured with m = 20, one kernel, µs a step at the levels 3 and 2:
+# BSGD-WU at r = 3 .19 and .14, BNM-WU .30 and .21, at r = 12 .96 and .84, with the default combiner
+# at r = 3 .63 and .43. Not so where the copies are matrices of more columns, up to the size that is
+# written as sums: BNM-WU at r = 16 1.7 and 2.6, at r = 21 3.1 and 4.7. Level 2 compiles programs of
+# thousands of operations in two thirds of the time.
+LEVEL = "xla_backend_optimization_level"
+USUAL_LEVEL, UNROLLING_LEVEL, QUICKEST_LEVEL = 2, 3, 0
+
+# What a kernel may hold: element-wise operations, reductions, products, slices and control flow.
+# Sorting, scattering, linear algebra, callbacks and the like fail to compile there.
+POSSIBLE = frozenset(
+    """
+    abs add add_any and argmax argmin atan2 bitcast_convert_type broadcast_in_dim cbrt ceil clamp
+    concatenate cond convert_element_type copy copy_p cos cosh cumlogsumexp cummax cummin cumprod
+    cumsum custom_jvp_call custom_vjp_call custom_vmap_call div dot_general dynamic_slice
+    dynamic_update_slice eq erf erf_inv exp exp2 expand_dims expm1 floor gather ge gt
+    integer_pow iota is_finite jit le log log1p logistic lt max min mul ne neg nextafter not
+    optimization_barrier or pad pjit pow random_bits random_fold_in random_seed random_unwrap
+    random_wrap reduce_and reduce_max reduce_min reduce_or reduce_precision reduce_prod reduce_sum
+    rem reshape rev round rsqrt scan select_n shift_left shift_right_arithmetic shift_right_logical
+    sign sin sinh slice split sqrt square squeeze stack stop_gradient sub tan tanh threefry2x32
+    transpose while xla_metadata_value xor
+    """.split()
+)
+
+
+def outermost(
+    f: Callable[..., Any], *, kernel: bool = False, level: int | None = None, **settings: Any
+) -> Any:
+    """Return ``jax.jit(f, **settings)`` with the compiler options that its form needs.
+
+    A function that calls :func:`one_kernel` must be made with ``kernel=True``. ``level`` is the
+    compiler's optimisation level, by default XLA's own; a level named in XLA_FLAGS is obeyed.
+    """
+    options = dict(OPTIONS) if kernel else {}
+    if level is not None and LEVEL not in os.environ.get("XLA_FLAGS", ""):
+        options[LEVEL] = level
+    return jax.jit(f, compiler_options=options or None, **settings)
+
+
+def one_kernel(
+    f: Callable[..., Any], *operands: Any, changed: tuple[Any, ...] = ()
+) -> tuple[Any, Array]:
+    """Return ``f(*operands, *changed)`` as one kernel, and a number of each operand.
+
+    An operand that nothing uses aborts the process inside XLA. So the kernel also returns a corner
+    of each operand, and the outermost ``jit`` must return those too. What f certainly uses and
+    changes in place is ``changed``: a look at a corner of it would cost a copy.
+    """
+    from jax.experimental.xla_metadata import set_xla_metadata
+
+    def call(operands: Any, changed: Any) -> Any:
+        with written_for("kernel"):
+            return f(*operands, *changed), _corners(operands)
+
+    # A constant operand counts as unused too; behind the barrier XLA does not know it for one.
+    outputs = jax.jit(call)(*jax.lax.optimization_barrier((operands, changed)))
+    return set_xla_metadata(outputs, xla_cpu_small_call="true", inlineable="false")
+
+
+def _corners(operands: Any) -> Array:
+    """Return the first number of each array, all in one array: an array more costs a call 10 µs."""
+    corners = [a[(slice(1),) * jnp.ndim(a)] for a in map(jnp.asarray, jax.tree.leaves(operands))]
+    return jnp.concatenate([jnp.zeros(0), *(jnp.ravel(a).astype(jnp.float32) for a in corners)])
+
+
+def operations(program: Any) -> Iterator[str]:
+    """Yield the names of all operations of a traced program, inner programs included."""
+    for equation in program.eqns:
+        yield equation.primitive.name
+        for value in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program):
+            if _is_program(value):
+                yield from operations(getattr(value, "jaxpr", value))
+
+
+def _is_program(value: Any) -> bool:
+    return hasattr(value, "eqns") or hasattr(value, "jaxpr")
+
+
+def key_words(key: Array | None) -> tuple[Array | None, str | None]:
+    """Return a key as plain numbers, which a kernel can take, and the name of its generator."""
+    if key is None:
+        return None, None
+    return jax.random.key_data(key), str(jax.random.key_impl(key))
+
+
+def key_of(words: Array | None, generator: str | None) -> Array | None:
+    """Return the key that :func:`key_words` took apart."""
+    return None if words is None else jax.random.wrap_key_data(words, impl=generator)
+
+
+quickly = functools.partial(outermost, level=QUICKEST_LEVEL)
+"""``outermost`` for what is done once: unoptimised it compiles in a third of the time."""

@@ -1,0 +1,165 @@
+"""Which form a run is compiled in: one kernel where that is safe and fast, a plain scan elsewhere.
+
+One kernel is used only where all of this holds: the library owns the outermost ``jit`` (nothing is
+traced), the device is a CPU, JAX is of a version it was tested with, the program holds only
+operations known to compile so, and the state is below about a megabyte: above that the plain form
+wins, because its products use all cores and tiles. Setting the environment variable
+``JBOOST_ENGINE=plain``, or calling ``jboost.engine.use("plain")``, turns it off.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.core import Tracer
+
+from jboost.core import checks
+from jboost.core.learner import State
+from jboost.core.products import LARGEST_SUM
+from jboost.engine.kernel import POSSIBLE, UNROLLING_LEVEL, USUAL_LEVEL, operations
+from jboost.engine.layout import Layout
+
+log = logging.getLogger("jboost.engine")
+
+# Measured: up to 0.6 MB of state one kernel is the faster one, from 1 MB on not always.
+LARGEST_KERNEL = 2**20  # bytes
+# The versions of JAX that the kernel tests passed with; a later one could abort the process.
+FIRST_TESTED, LAST_TESTED = (0, 10, 0), (0, 10, 2)
+LONG = 3000  # operations: from about here on to compile takes many seconds
+WIDEST_AT_USUAL_LEVEL = 14  # columns of the copies' matrices; see `kernel.LEVEL`
+MOST_PLANS = 256  # plans that are remembered
+
+CHOICES = ("auto", "plain")
+_choice = checks.choice("JBOOST_ENGINE", os.environ.get("JBOOST_ENGINE", "auto"), CHOICES)
+
+
+class Plan(NamedTuple):
+    """How a run is compiled.
+
+    kernel: whether as one kernel.
+    reason: why, in words.
+    layout: how model and state lie in memory meanwhile.
+    long: whether the program is one of very many operations.
+    level: the compiler's optimisation level, None for its own.
+    """
+
+    kernel: bool
+    reason: str
+    layout: Layout = Layout()
+    long: bool = False
+    level: int | None = None
+
+
+def use(form: str) -> None:
+    """Choose the form of later runs: "auto" (the default), or "plain" for one ``lax.scan``.
+
+    >>> use("plain")
+    >>> use("auto")
+    """
+    global _choice
+    _choice = checks.choice("form", form, CHOICES)
+
+
+def inside_a_transformation(*arguments: Any) -> bool:
+    """Return whether a transformation such as ``jit``, ``vmap`` or ``grad`` runs around the call.
+
+    With concrete arguments a user's jit still shows in what an operation returns.
+    """
+    return any(isinstance(leaf, Tracer) for leaf in (_zero(), *jax.tree.leaves(arguments)))
+
+
+_zero = jax.jit(lambda: jnp.zeros(()))  # compiled, it costs a call 5 µs
+
+
+def objection(state: State, platforms: set[str]) -> str | None:
+    """Return why a run with this state cannot be one kernel, before its program is looked at."""
+    if _choice == "plain":
+        return "the fast form is switched off"
+    if platforms != {"cpu"}:
+        return f"the stream lies on {', '.join(sorted(platforms))}"
+    if not FIRST_TESTED <= jax.__version_info__[:3] <= LAST_TESTED:
+        _say_once(
+            f"one kernel is not tested with jax {jax.__version__}, but from "
+            f"{_dotted(FIRST_TESTED)} to {_dotted(LAST_TESTED)}: runs take the slower plain form"
+        )
+        return f"one kernel is not tested with jax {jax.__version__}"
+    if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
+        return "jit is disabled"
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+    if size > LARGEST_KERNEL:
+        return f"a state of {size:,} bytes is more than one kernel is good for"
+    return None
+
+
+def look_at(kernel: Plan, state: State, trace: Callable[[Plan], Any]) -> Plan:
+    """Return the plan for a kernel, or a plain one where its program holds what a kernel cannot.
+
+    ``trace(plan)`` is the traced program.
+    """
+    names = [*operations(trace(kernel).jaxpr.jaxpr)]
+    impossible = {*names} - POSSIBLE
+    if impossible:
+        reason = f"not known to compile as one kernel: {', '.join(sorted(impossible))}"
+        return Plan(False, reason)
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+    long = len(names) > LONG
+    level = UNROLLING_LEVEL if not long and _is_wide(state) else USUAL_LEVEL
+    reason = f"a state of {size:,} bytes in one kernel"
+    return kernel._replace(reason=reason, long=long, level=level)
+
+
+def _is_wide(state: State) -> bool:
+    """Return whether the state holds copies of matrices that are wide, but still written as sums."""
+    sides = [leaf.shape[-1] for leaf in jax.tree.leaves(state) if leaf.ndim > 2]
+    return any(WIDEST_AT_USUAL_LEVEL < side <= LARGEST_SUM for side in sides)
+
+
+class Plans:
+    """The plans made so far, by all that they depend on. The oldest are forgotten.
+
+    The function that a user gave is held weakly: its closure may hold much memory.
+    """
+
+    def __init__(self) -> None:
+        self._by_function: weakref.WeakKeyDictionary[Any, OrderedDict[Any, Plan]] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._without: OrderedDict[Any, Plan] = OrderedDict()
+
+    def get(self, function: Any, operands: Any, make: Callable[[], Plan]) -> Plan:
+        """Return the plan for a function and operands like these, made where there is none yet."""
+        try:
+            plans = self._without
+            if function is not None:
+                plans = self._by_function.setdefault(function, OrderedDict())
+        except TypeError:  # it cannot be held weakly, or not be compared
+            return make()
+        leaves, structure = jax.tree.flatten(operands)
+        shapes = tuple((jnp.shape(a), getattr(a, "dtype", float)) for a in leaves)
+        double = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
+        seen = (_choice, structure, shapes, double)
+        if seen not in plans:
+            plans[seen] = make()
+            if len(plans) > MOST_PLANS:
+                plans.popitem(last=False)
+        return plans[seen]
+
+
+_said: set[str] = set()
+
+
+def _say_once(line: str) -> None:
+    if line not in _said:
+        _said.add(line)
+        log.warning(line)
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

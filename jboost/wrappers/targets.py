@@ -1,0 +1,203 @@
+"""Several targets at once: a learner whose d and whose estimate are (q,).
+
+Each target has a learner of its own, and all of them together give what q runs would, to rounding.
+What does not depend on a target is computed and kept once (:class:`Shared`):
+
+* a linear learner changes its coefficients by w ← w + g (d − wᵀx), where the gain g, and in it
+  Newton's inverse P, is the same for every target: one P, q vectors w;
+* behind transforms that look at x alone the q learners see one x′.
+
+Whatever weighs a sample by its target, as a booster does, has a P for each target
+(:class:`Separate`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike, DTypeLike
+
+from jboost.boosting import copies
+from jboost.core import checks
+from jboost.core.learner import Learner, State, instance
+from jboost.core.model import model, static
+from jboost.core.numerics import known
+from jboost.core.products import matvec
+from jboost.core.sample import Sample
+from jboost.learners.newton import ForwardNewton, Newton
+from jboost.learners.sgd import NLMS, SGD
+from jboost.transforms import Bias, Impute, Polynomial, RandomFourier, Scale, ScaleTarget
+from jboost.transforms.pipelines import Pipeline
+
+LINEAR = (SGD, NLMS, Newton, ForwardNewton)
+OF_X_ALONE = (Bias, Impute, Polynomial, RandomFourier, Scale)
+
+
+class Targets(Learner):
+    """Base class of learners of q targets. Made by :func:`targets`."""
+
+    learner: Learner
+    q: int
+
+    @property
+    def needs_key(self) -> bool:
+        return self.learner.needs_key
+
+    @property
+    def takes_missing(self) -> bool:
+        return self.learner.takes_missing
+
+
+@model
+class Separate(Targets):
+    """A learner for each target; a setting of it is one value or one per target."""
+
+    learner: Learner
+    q: int = static()
+
+    per_learner: ClassVar[tuple[str, ...]] = ("learner",)
+
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> State:
+        def start(learner: Learner) -> State:
+            return learner.init(num_features, dtype, key=key)
+
+        return copies.each(start, self.learner, self.q)
+
+    def alone(self, j: int) -> Learner:
+        """Return the learner of target j."""
+        varied, copy_with = copies.apart(self.learner)
+        return copy_with([leaf[j] for leaf in varied])
+
+    def predict(self, state: State, x: ArrayLike) -> Array:
+        def estimate(learner: Learner, state: State) -> Array:
+            return learner.predict(state, x)
+
+        return copies.each(estimate, self.learner, self.q, state)
+
+    def learn(self, state: State, sample: Sample) -> State:
+        def learn(learner: Learner, state: State, d: Array, good: Array, weight: Array) -> State:
+            return learner.learn(state, sample.replace(d=d, good=good, weight=weight))
+
+        rows = (sample.d, sample.good, sample.weight)
+        return copies.each(learn, self.learner, self.q, state, *rows)
+
+    def info(self, state: State, sample: Sample) -> dict[str, Any]:
+        """Report what each learner reports, with the targets along the first axis."""
+
+        def report(learner: Learner, state: State, d: Array, good: Array, weight: Array) -> Any:
+            return learner.info(state, sample.replace(d=d, good=good, weight=weight))
+
+        rows = (sample.d, sample.good, sample.weight)
+        return copies.each(report, self.learner, self.q, state, *rows)
+
+
+@model
+class Shared(Targets):
+    """Linear learners of q targets with one gain, behind transforms that look at x alone.
+
+        w_j ← w_j + g (d_j − w_jᵀx),    g what the learner makes of w = 0 with the target 1
+
+    The state is the learner's own, but with w (q, r) and, inside ``ScaleTarget``, a scale for each
+    target. A missing target leaves its own w_j and scale as they are, while gain and transforms go
+    on to count x as long as any target is there: a target that is missing often learns a little
+    slower than it would alone.
+    """
+
+    learner: Learner
+    q: int = static()
+
+    def init(
+        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
+    ) -> State:
+        return self._widened(self.learner, self.learner.init(num_features, dtype, key=key), dtype)
+
+    def predict(self, state: State, x: ArrayLike) -> Array:
+        return _predict(self.learner, state, x)
+
+    def learn(self, state: State, sample: Sample) -> State:
+        return _learn(self.learner, state, sample)
+
+    def _widened(self, learner: Learner, state: State, dtype: DTypeLike | None) -> State:
+        """Return the first state of the learner with room for all targets."""
+        if isinstance(learner, LINEAR):
+            return state._replace(w=jnp.zeros((self.q, *state.w.shape), state.w.dtype))
+        assert isinstance(learner, (Pipeline, ScaleTarget))
+        if isinstance(learner, ScaleTarget):
+            state = state._replace(scale=learner.scale.init(self.q, dtype))
+        return state._replace(learner=self._widened(learner.learner, state.learner, dtype))
+
+
+def _predict(learner: Learner, state: State, x: ArrayLike) -> Array:
+    """Return the estimates of a shared learner, (q,)."""
+    if isinstance(learner, Pipeline):
+        return _predict(learner.learner, state.learner, learner.inputs(state, x)[-1])
+    if isinstance(learner, ScaleTarget):
+        return learner.scale.undo(state.scale, _predict(learner.learner, state.learner, x))
+    return jax.vmap(lambda w: learner.predict(state._replace(w=w), x))(state.w)
+
+
+def _learn(learner: Learner, state: State, sample: Sample) -> State:
+    """Return the state of a shared learner; ``d``, ``good`` and ``weight`` of a sample are (q,)."""
+    together = sample.replace(good=jnp.any(sample.good), weight=jnp.max(sample.weight))
+    if isinstance(learner, Pipeline):
+        *_, last = inputs = learner.inputs(state, sample.x)
+        told = sample.with_input(last, learner.learner.takes_missing)
+        transforms = learner.transforms_after(state, inputs, together)
+        return state._replace(
+            transforms=transforms, learner=_learn(learner.learner, state.learner, told)
+        )
+    if isinstance(learner, ScaleTarget):
+        answer = jnp.where(sample.good, sample.d, jnp.nan)  # NaN: that target's scale stays
+        told = sample.with_target(learner.scale.apply(state.scale, answer))
+        scale = together.keep(learner.scale.after(state.scale, answer), state.scale)
+        return state._replace(scale=scale, learner=_learn(learner.learner, state.learner, told))
+    w, x = state.w, known(sample.x, state.w.dtype)
+    gain_from_zero = state._replace(w=jnp.zeros(w.shape[1], w.dtype))
+    after = learner.learn(gain_from_zero, together.replace(d=jnp.ones((), w.dtype)))
+    e = jnp.where(sample.good, sample.d - matvec(w, x), 0)
+    return after._replace(w=w + e[:, None] * after.w[None, :])
+
+
+def targets(learner: Learner, q: int, *, share: bool = True) -> Targets:
+    """Make a learner of q targets: ``predict`` gives (q,), ``update`` takes d of shape (q,).
+
+    With ``share`` (the default) the targets share what they can: the inverse of ``Newton`` and
+    ``ForwardNewton``, the gain of ``SGD`` and ``NLMS``, also inside ``ScaleTarget`` and behind
+    ``Scale``, ``Bias``, ``Impute``, ``Polynomial`` and ``RandomFourier``. Any other learner is
+    separate for each target. Where rows lack some of their targets, sharing counts their x for all
+    targets alike; ``share=False`` is q separate learners then too.
+
+    Models that draw do so alike for every target, as runs with one key would.
+
+    Args:
+      learner: any learner; where it is separate, a float of it may be one value per target, (q,).
+      q: the number of targets, at least 1.
+      share: whether targets may share what does not depend on them.
+
+    >>> import jax.numpy as jnp, jboost as jb
+    >>> both = jb.targets(jb.NLMS(1.0, epsilon=0.0), 2)
+    >>> state = both.update(both.init(1), jnp.array([2.0]), jnp.array([4.0, -2.0]))
+    >>> both.predict(state, jnp.array([1.0])).tolist()
+    [2.0, -1.0]
+    """
+    instance("learner", learner)
+    q = checks.whole("q", q, at_least=1)
+    one_value = all(jnp.ndim(leaf) == 0 for leaf in jax.tree.leaves(learner))
+    if share and one_value and _can_share(learner):
+        return Shared(learner, q)
+    copies.check(learner, q)
+    return Separate(learner, q)
+
+
+def _can_share(learner: Learner) -> bool:
+    if isinstance(learner, Pipeline):
+        of_x_alone = all(isinstance(transform, OF_X_ALONE) for transform in learner.transforms)
+        return of_x_alone and _can_share(learner.learner)
+    if isinstance(learner, ScaleTarget):
+        return _can_share(learner.learner)
+    return isinstance(learner, LINEAR)
