@@ -1,72 +1,158 @@
-"""Arguments checked where they enter, on concrete values only.
+"""Checks of arguments at the point where they enter, on concrete values only.
 
-Every message says which argument, what came and what is wanted.
+Every message says which argument is wrong, what came and what is wanted.
+
+A function checks its arguments by ``number("T", T, above=0)``, ``whole``, ``choice`` or
+``instance``, which return the value to work with. A model checks its fields with :func:`fields`
+and rules that say the same of a field: ``a_number(above=0)``, ``a_whole_number``, ``one_of`` and
+``of_kind``.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jax.core import Tracer
 
+A_LEARNER = "a learner such as SGD(step_size=0.1)"  # the advice where a learner is wanted
 
-def is_traced(value: Any) -> bool:
-    """Whether a value is known only inside a transformation, so that it cannot be checked."""
+Rule = Callable[[str, Any], Any]
+"""A rule takes an argument's name and value. It returns the value to work with, or raises."""
+
+_Kind = TypeVar("_Kind")
+
+
+def fields(model: object, **rules: Rule) -> None:
+    """Replace each named field by what its rule returns. Called in a model's ``__post_init__``.
+
+    >>> from jboost.core.learner import model
+    >>> @model
+    ... class Filter:
+    ...     step_size: float
+    ...     window: int | None = None
+    ...
+    ...     def __post_init__(self):
+    ...         rule = or_none(a_whole_number(at_least=1))
+    ...         fields(self, step_size=a_number(above=0), window=rule)
+    >>> Filter(0.1).step_size
+    0.1
+    >>> Filter(-1)
+    Traceback (most recent call last):
+    ValueError: step_size must be a finite real number ... with step_size > 0; got -1
+    """
+    for name, rule in rules.items():
+        assign(model, **{name: rule(name, getattr(model, name))})
+
+
+def assign(model: object, **values: Any) -> None:
+    """Set fields of a frozen model. Only a model's ``__post_init__`` may do so."""
+    for name, value in values.items():
+        object.__setattr__(model, name, value)
+
+
+def is_traced(value: object) -> bool:
+    """Whether JAX is tracing the value, so that it is not known yet and cannot be checked."""
     return isinstance(value, Tracer)
 
 
-def number(
-    name: str,
-    value: Any,
-    *,
-    above: float | None = None,
-    at_least: float | None = None,
-    below: float | None = None,
-    at_most: float | None = None,
-) -> Any:
-    """A float hyperparameter, or an array of them, within its range."""
+class Bounds(TypedDict, total=False):
+    """The ends of a range; an end that is not named is open."""
+
+    above: float
+    at_least: float
+    below: float
+    at_most: float
+
+
+_BOUNDS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "above": (">", operator.gt),
+    "at_least": (">=", operator.ge),
+    "below": ("<", operator.lt),
+    "at_most": ("<=", operator.le),
+}
+
+
+def number(name: str, value: Any, **bounds: Unpack[Bounds]) -> Any:
+    """Check a finite real number, or an array of them (one per learner), within its bounds.
+
+    A number is returned as a Python float, an array of JAX as it came, other values as a NumPy
+    array. A traced value is returned unchecked.
+    """
     if is_traced(value):
         return value
-    low = f"{name} > {above}" if above is not None else f"{name} >= {at_least}"
-    high = f"{name} < {below}" if below is not None else f"{name} <= {at_most}"
-    bounds = [low] if (above, at_least) != (None, None) else []
-    bounds += [high] if (below, at_most) != (None, None) else []
+    ends = [(*_BOUNDS[bound], limit) for bound, limit in bounds.items()]
+    ranges = " and ".join(f"{name} {sign} {limit}" for sign, _, limit in ends)
     wanted = f"{name} must be a finite real number (or one per learner)"
-    wanted += f" with {' and '.join(bounds)}" if bounds else ""
+    wanted += f" with {ranges}" if ranges else ""
     array = np.asarray(value)
     if array.dtype.kind not in "iuf" and str(array.dtype) != "bfloat16":
         raise TypeError(f"{wanted}; got {value!r}")
     array = array.astype(np.float64)
-    inside = np.isfinite(array)
-    if above is not None:
-        inside &= array > above
-    if at_least is not None:
-        inside &= array >= at_least
-    if below is not None:
-        inside &= array < below
-    if at_most is not None:
-        inside &= array <= at_most
-    if array.size == 0 or not inside.all():
+    inside = [compare(array, limit) for _, compare, limit in ends]
+    if array.size == 0 or not np.all([np.isfinite(array), *inside]):
         raise ValueError(f"{wanted}; got {value!r}")
     return float(array) if array.ndim == 0 else value if isinstance(value, jax.Array) else array
 
 
 def whole(name: str, value: Any, *, at_least: int) -> int:
-    """A whole number that is part of a model's structure."""
+    """Check a whole number, such as a count; return it as a Python int."""
     try:
         exact = not isinstance(value, (bool, np.bool_)) and int(value) == value
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         exact = False
     if not exact or value < at_least:
         raise ValueError(f"{name} must be a whole number >= {at_least}; got {value!r}")
     return int(value)
 
 
+def choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
+    """Check that the value is one of a few words."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}")
+    return value
+
+
+def instance(name: str, value: Any, kind: type[_Kind], advice: str) -> _Kind:
+    """Check that the value is of a kind; ``advice`` says what to pass, with an example."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {advice}; got {value!r}")
+    return value
+
+
+def a_number(**bounds: Unpack[Bounds]) -> Rule:
+    """Make the rule that :func:`number` checks with these bounds."""
+    return partial(number, **bounds)
+
+
+def a_whole_number(*, at_least: int) -> Rule:
+    """Make the rule that :func:`whole` checks."""
+    return partial(whole, at_least=at_least)
+
+
+def one_of(*allowed: str) -> Rule:
+    """Make the rule that :func:`choice` checks."""
+    return partial(choice, allowed=allowed)
+
+
+def of_kind(kind: type, advice: str) -> Rule:
+    """Make the rule that :func:`instance` checks."""
+    return partial(instance, kind=kind, advice=advice)
+
+
+def or_none(rule: Rule) -> Rule:
+    """Make the rule of a field that may be None, and otherwise follows ``rule``."""
+    return lambda name, value: None if value is None else rule(name, value)
+
+
 def spending(weight: Any, repeats: Any) -> None:
-    """What an update is told to make of a sample: weight ≥ 0 and repeats, a whole number ≥ 0."""
+    """Check how a booster lets a learner spend a sample: weight >= 0 and a whole repeats >= 0."""
     number("weight", weight, at_least=0)
     if is_traced(repeats):
         return
@@ -76,38 +162,23 @@ def spending(weight: Any, repeats: Any) -> None:
         raise ValueError(f"repeats must be a whole number >= 0; got {repeats!r}")
 
 
-def key(name: str, value: Any) -> Any:
-    """A ``jax.random.key``, or an array of them."""
-    dtype: Any = getattr(value, "dtype", np.bool_)
-    if not jnp.issubdtype(dtype, jax.dtypes.prng_key):
+def key(name: str, value: Any) -> Array:
+    """Check a ``jax.random.key``, or an array of them."""
+    if not jnp.issubdtype(getattr(value, "dtype", np.bool_), jax.dtypes.prng_key):
         raise TypeError(f"{name} must be a jax.random.key, as jax.random.key(0); got {value!r}")
     return value
 
 
-def choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
-    """One of a few words."""
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}")
-    return value
-
-
-def instance(name: str, value: Any, wanted: type, advice: str) -> Any:
-    """An object of the library's own kind."""
-    if not isinstance(value, wanted):
-        raise TypeError(f"{name} must be {advice}; got {value!r}")
-    return value
+def real_dtype(name: str, array: Array | np.ndarray, wanted: str) -> None:
+    """Check that an array holds real numbers; ``wanted`` says more of it, such as its shape."""
+    if np.dtype(array.dtype).kind not in "biuf" and array.dtype != "bfloat16":
+        raise TypeError(f"{name} must hold real numbers ({wanted}); got dtype {array.dtype}")
 
 
 def printable(text: object) -> str:
-    """A text in one line, without what a file may have put into it to steer a terminal.
+    """Replace by a space each character that a terminal would obey instead of showing it.
 
     >>> printable("a\\x1b[2J\\nb")
     'a [2J b'
     """
     return "".join(letter if letter.isprintable() else " " for letter in str(text))
-
-
-def real_dtype(name: str, array: Any, wanted: str) -> None:
-    """Refuse what cannot be read as real numbers."""
-    if np.dtype(array.dtype).kind not in "biuf" and array.dtype != "bfloat16":
-        raise TypeError(f"{name} must hold real numbers ({wanted}); got dtype {array.dtype}")

@@ -83,15 +83,15 @@ class Metric(abc.ABC):
     of_intervals: ClassVar[bool] = False  # whether it looks at low and high
 
     def __post_init__(self) -> None:
-        fading = checks.number("fading", self.fading, above=0, at_most=1)
-        object.__setattr__(self, "fading", fading)
-        if self.window is None:
-            return
-        object.__setattr__(self, "window", checks.whole("window", self.window, at_least=1))
-        if checks.is_traced(fading) or fading != 1:
+        checks.fields(
+            self,
+            fading=checks.a_number(above=0, at_most=1),
+            window=checks.or_none(checks.a_whole_number(at_least=1)),
+        )
+        if self.window is not None and (checks.is_traced(self.fading) or self.fading != 1):
             raise ValueError(
                 "a metric fades or has a window: give one of them; "
-                f"got fading={fading!r} and window={self.window!r}"
+                f"got fading={self.fading!r} and window={self.window!r}"
             )
 
     def init(self, dtype: Any = None) -> MetricState:
@@ -211,7 +211,7 @@ class Pinball(Mean):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "q", checks.number("q", self.q, above=0, below=1))
+        checks.fields(self, q=checks.a_number(above=0, below=1))
 
     def _loss(self, d: Array, y: Array, low: Array, high: Array) -> Array:
         e, q = d - y, jnp.asarray(self.q, d.dtype)
