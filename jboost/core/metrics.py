@@ -31,10 +31,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from jboost.core import checks
+from jboost.core.arrays import real
+from jboost.core.errors import long_sum
 from jboost.core.learner import Number, State, model, static
 from jboost.core.numerics import Sum, dtype_of, usable
-from jboost.core.transform import real
-from jboost.running.run import _blocks
 
 
 class Ring(NamedTuple):
@@ -52,7 +52,7 @@ class Ring(NamedTuple):
 
     @property
     def total(self) -> Array:
-        return jax.vmap(_sum, in_axes=1)(self.terms)
+        return jax.vmap(long_sum, in_axes=1)(self.terms)
 
 
 class MetricState(NamedTuple):
@@ -283,9 +283,9 @@ class R2(Metric):
         terms = state.sums.terms
         filled = jnp.arange(terms.shape[0], dtype=terms.dtype) < state.past[0]
         square, d = jnp.where(filled[:, None], terms, 0).T
-        mean = _ratio(_sum(d), _sum(filled.astype(d.dtype)))
+        mean = _ratio(long_sum(d), long_sum(filled.astype(d.dtype)))
         apart = jnp.where(filled, jnp.square(d - mean), 0)
-        return self._value(jnp.stack([_sum(square), _sum(apart)]))
+        return self._value(jnp.stack([long_sum(square), long_sum(apart)]))
 
     def _value(self, sums: Array) -> Array:
         return 1 - _ratio(sums[0], sums[1])
@@ -366,11 +366,6 @@ def _fold(metrics: Metrics, columns: tuple[Array, ...], every: bool) -> Any:
 
     states, values = jax.lax.scan(step, init(metrics, columns[0].dtype), columns)
     return values if every else value(metrics, states)
-
-
-def _sum(terms: Array) -> Array:
-    """In two levels, for the digits of a long window."""
-    return _blocks(terms).sum(axis=1).sum()
 
 
 def _ratio(a: Array, b: Array) -> Array:

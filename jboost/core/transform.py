@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jboost.core.arrays import real as real
 from jboost.core.learner import Number, State
 
 
@@ -61,13 +62,6 @@ class Transform(abc.ABC):
         """The state after a sample (x, d), whose d is usable; of its x, what need be."""
         del x, d
         return state
-
-
-def real(values: Any) -> Array:
-    """An array of floats: of their own type, or of JAX's default one where they had none."""
-    values = jnp.asarray(values)
-    floats = jnp.issubdtype(values.dtype, jnp.floating)
-    return values if floats else values.astype(jnp.result_type(float))
 
 
 def given(key: Any) -> Any:

@@ -11,6 +11,9 @@ import numpy as np
 from jax import Array
 
 from jboost.core import checks
+from jboost.core.arrays import as_array, cast
+from jboost.core.errors import ase as ase
+from jboost.core.errors import mean_squared_error
 from jboost.core.learner import Learner, State
 from jboost.core.numerics import usable
 from jboost.core.template import mismatch, template
@@ -95,7 +98,7 @@ def run(
     checks.choice("on_bad", on_bad, ("skip", "raise"))
     if observe is not None and not callable(observe):
         raise TypeError(f"observe must be a function of (state, info), or None; got {observe!r}")
-    ds = _array("ds", ds, "(T,)")
+    ds = as_array("ds", ds, "(T,)")
     if ds.ndim == 2 and ds.shape[1] > 1 and on_bad == "skip":
         from jboost.running import targets as multi
 
@@ -126,50 +129,10 @@ def mse(model: Learner, xs: Any, ds: Any, key: Any = None) -> Array:
     True
     """
     _, trace = run(model, xs, ds, key)
-    prediction, ds = trace.prediction, _array("ds", ds, "(T,)")
+    prediction, ds = trace.prediction, as_array("ds", ds, "(T,)")
     if prediction.ndim == 2:
         prediction, ds = prediction.ravel(), ds.ravel()
-    error, counted = _squared_errors(prediction, ds)
-    return _blocks(error).sum(axis=1).sum() / jnp.maximum(counted.sum(), 1).astype(error.dtype)
-
-
-def ase(prediction: Any, ds: Any) -> Array:
-    """The accumulated squared error over time, divided by t: (T,).
-
-    >>> ase(jnp.array([0.0, 1.0]), jnp.array([2.0, 1.0])).tolist()
-    [4.0, 2.0]
-    """
-    error, counted = _squared_errors(prediction, ds)
-    count = jnp.maximum(jnp.cumsum(counted.astype(jnp.int32)), 1)
-    within = jnp.cumsum(_blocks(error), axis=1)
-    before = jnp.cumsum(within[:, -1]) - within[:, -1]
-    total = (within + before[:, None]).ravel()[: error.shape[0]]
-    return total / count.astype(error.dtype)
-
-
-def _blocks(values: Array, width: int = 4096) -> Array:
-    """Rows of a few thousand: sums in two levels keep seven digits of 1e7 float32 terms."""
-    return jnp.pad(values, (0, -values.shape[0] % width)).reshape(-1, width)
-
-
-def _squared_errors(prediction: Any, ds: Any) -> tuple[Array, Array]:
-    """(d̂ − d)², zero where d is not usable, and where it is."""
-    prediction = jnp.asarray(prediction)
-    if not jnp.issubdtype(prediction.dtype, jnp.floating):
-        prediction = prediction.astype(jnp.result_type(float))
-    ds = _array("ds", ds, "(T,)")
-    if prediction.ndim != 1 or prediction.shape != ds.shape:
-        raise ValueError(
-            "prediction and ds must both be (T,); "
-            f"got prediction {prediction.shape} and ds {ds.shape}"
-        )
-    return _scored(prediction, _cast(ds, prediction.dtype))
-
-
-@jax.jit  # step by step, |NaN| would be an error under jax_debug_nans
-def _scored(prediction: Array, ds: Array) -> tuple[Array, Array]:
-    counted = usable(ds)
-    return jnp.square(jnp.where(counted, prediction - jnp.where(counted, ds, 0), 0)), counted
+    return mean_squared_error(prediction, ds)
 
 
 def learns_from(model: Learner, x: Array, d: Array) -> Array:
@@ -217,34 +180,10 @@ def scan(
     return jax.lax.scan(step, state, (xs, ds))
 
 
-def _array(name: str, values: Any, wanted: str) -> Any:
-    """An array of real numbers, as given."""
-    if isinstance(values, jax.Array):
-        array = values
-    elif isinstance(values, np.ma.MaskedArray):
-        array = np.ma.filled(values.astype(float), np.nan)
-    else:
-        try:
-            array = np.asarray(values)
-        except ValueError as error:
-            raise TypeError(f"{name} must be an array of shape {wanted}; got {error}") from None
-    checks.real_dtype(name, array, f"shape {wanted}")
-    return array
-
-
 def _stream(xs: Any, ds: Any) -> tuple[Array, Array]:
     """(T, r) and (T,), of one float dtype."""
     xs, ds, dtype = checked(xs, ds, jnp.result_type(float))
-    return _cast(xs, dtype), _cast(ds, dtype)
-
-
-def _cast(array: Any, dtype: Any) -> Array:
-    if isinstance(array, jax.Array):
-        return array if array.dtype == dtype else array.astype(dtype)
-    # By NumPy: a stream may hold NaN, which a cast of JAX's refuses under jax_debug_nans.
-    with np.errstate(all="ignore"):  # beyond float32 is infinite, and so a sample to skip
-        array = array.astype(dtype, copy=False)
-    return jnp.asarray(array, dtype)
+    return cast(xs, dtype), cast(ds, dtype)
 
 
 def checked(xs: Any, ds: Any, default: Any) -> tuple[Any, Any, Any]:
@@ -252,7 +191,7 @@ def checked(xs: Any, ds: Any, default: Any) -> tuple[Any, Any, Any]:
 
     ``default`` is JAX's default float, which may differ between threads.
     """
-    xs, ds = _array("xs", xs, "(T, r)"), _array("ds", ds, "(T,)")
+    xs, ds = as_array("xs", xs, "(T, r)"), as_array("ds", ds, "(T,)")
     check_shapes(xs, ds)
     double = np.float64 in (xs.dtype, ds.dtype) and default == np.float64
     single = all(array.dtype == np.float32 for array in (xs, ds))

@@ -24,6 +24,7 @@ from jax import Array
 
 from jboost.boosting import copies
 from jboost.core import checks
+from jboost.core.arrays import as_array, cast
 from jboost.core.learner import Learner, Number, State, model, static
 from jboost.core.numerics import known, usable
 from jboost.core.products import matvec
@@ -34,8 +35,6 @@ from jboost.learners.sgd import NLMS, SGD
 from jboost.running.run import (
     Observe,
     Trace,
-    _array,
-    _cast,
     check_state,
     checked,
     checked_key,
@@ -316,14 +315,14 @@ def run(
     ((500, 2), True)
     """
     checks.instance("model", model, Learner, "a learner such as Newton(0.99), or targets(…)")
-    ds = _array("ds", ds, "(T, q)")
+    ds = as_array("ds", ds, "(T, q)")
     if ds.ndim != 2 or ds.shape[1] == 0:
         raise ValueError(f"ds must have shape (T, q), q ≥ 1; got {ds.shape}: for one, jb.run")
     form = model if isinstance(model, Targets) else targets(model, ds.shape[1])
     if form.q != ds.shape[1]:
         raise ValueError(f"ds must have one column per target, here {form.q}; got {ds.shape[1]}")
     xs, _, dtype = checked(xs, ds[:, 0], jnp.result_type(float))
-    xs, ds = _cast(xs, dtype), _cast(ds, dtype)
+    xs, ds = cast(xs, dtype), cast(ds, dtype)
     if form.needs_key:
         key = checked_key(key)
     if state is None:
