@@ -7,6 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from jboost import baselines as baselines
+from jboost.core.learner import Learner
+from jboost.core.model import model, static
+from jboost.core.transform import Transform
 from jboost.automatic import auto
 from jboost.boosting.booster import boost
 from jboost.boosting.models import bnm_dr, bnm_ru, bnm_wu, bsgd_dr, bsgd_ru, bsgd_wu
@@ -16,7 +19,7 @@ from jboost.combiners.alike import ScaleAlike
 from jboost.combiners.combine import NSGD, Uniform
 from jboost.combiners.refine import Refined
 from jboost.core import metrics as metrics
-from jboost.engine import fold as engine
+from jboost import engine as engine
 from jboost.learners import (
     NLMS,
     SGD,
@@ -28,8 +31,8 @@ from jboost.learners import (
 )
 from jboost.learners import networks as networks
 from jboost.paper import streams
-from jboost.running import targets as multi
-from jboost.running.run import ase, mse, run
+from jboost.core.errors import ase
+from jboost.running.run import mse, run
 from jboost.transforms import (
     Bias,
     Impute,
@@ -47,6 +50,7 @@ from jboost.wrappers.delayed import Delayed, Pending
 from jboost.wrappers.intervals import Intervals
 from jboost.wrappers.robust import Huber
 from jboost.wrappers.scored import Scored
+from jboost.wrappers.targets import targets
 from jboost.wrappers.selftuning import SelfTuning
 from jboost.wrappers.weights import Budget, WeightColumn
 
@@ -110,6 +114,7 @@ __all__ = [
     "Impute",
     "Intervals",
     "Lags",
+    "Learner",
     "MLPoly",
     "Newton",
     "OnChange",
@@ -126,6 +131,7 @@ __all__ = [
     "Scored",
     "Select",
     "SelfTuning",
+    "Transform",
     "Uniform",
     "WeightColumn",
     "Weighted",
@@ -141,12 +147,15 @@ __all__ = [
     "datasets",
     "hypergradient",
     "load",
+    "model",
     "mse",
     "pipeline",
     "run",
     "save",
+    "static",
     "streams",
     "sweep",
+    "targets",
     "theory",
     "tune",
 ]

@@ -1,25 +1,27 @@
-"""Pictures with matplotlib, drawn on figures of their own: no pyplot, no window, no global state.
+"""Pictures with matplotlib, without pyplot: no window opens and no global state changes.
 
-Every function takes data and returns axes; ``save(ax.figure, "name.png")`` keeps the picture.
+A function that draws returns the axes; ``save(ax.figure, "name.png")`` writes the picture.
 """
 
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jax.typing import ArrayLike
 
-from jboost.core import extras
+from jboost.core import checks, extras
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Told apart without colour by the pattern, and without the pattern by colour (Okabe and Ito's, safe
-# for colour-blind readers). The first is the reference that the others are held against.
+# Lines differ in pattern, for print without colour, and in colour (of Okabe and Ito's palette, safe
+# for colour-blind readers). The first style is for the reference that the others are compared with.
 STYLES: tuple[dict[str, Any], ...] = (
     {"color": "black", "linestyle": "-", "linewidth": 1.0},
     {"color": "#D55E00", "linestyle": (0, (6, 1.5)), "linewidth": 1.8},
@@ -28,41 +30,44 @@ STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#CC79A7", "linestyle": "-", "linewidth": 2.6},
     {"color": "#E69F00", "linestyle": (0, (3, 1, 1, 1, 1, 1)), "linewidth": 1.8},
 )
-POINTS = 800  # more cannot be told apart in print
+POINTS = 800  # of a line; print does not show more
 
 
 def grid(rows: int, columns: int, *, width: float = 4.6, height: float = 3.1) -> tuple[Figure, Any]:
-    """A new figure and its (rows, columns) array of axes; sizes in inches, of each."""
-    figures = extras.need("matplotlib.figure", "plot")
-    figure = figures.Figure(figsize=(columns * width, rows * height), layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False)
+    """Return a new figure and its (rows, columns) array of axes; the size in inches of each."""
+    new = _figure(columns * width, rows * height)
+    return new, new.subplots(rows, columns, squeeze=False)
 
 
 def rows(count: int, *, width: float = 4.6, height: float = 3.1) -> tuple[Figure, list[Any]]:
-    """A new figure and a pair of axes for each row, each row as wide as it likes."""
-    figures = extras.need("matplotlib.figure", "plot")
-    figure = figures.Figure(figsize=(2 * width, count * height), layout="constrained")
-    parts = figure.subfigures(count, 1, squeeze=False)[:, 0]
-    return figure, [tuple(part.subplots(1, 2)) for part in parts]
+    """Return a new figure and a pair of axes per row. No row sets the widths of another."""
+    new = _figure(2 * width, count * height)
+    strips = new.subfigures(count, 1, squeeze=False)[:, 0]
+    return new, [tuple(strip.subplots(1, 2)) for strip in strips]
+
+
+def axes_or_new(ax: Axes | None) -> Axes:
+    """Return the axes that a caller passed, or the only axes of a new figure."""
+    return grid(1, 1)[1][0, 0] if ax is None else ax
 
 
 def ase_curves(
-    curves: Mapping[str, Any],
+    curves: Mapping[str, ArrayLike],
     *,
     ax: Axes | None = None,
     title: str | None = None,
     legend: str | None = None,
     settled: float = 0.25,
 ) -> Axes:
-    """Accumulated squared error over time, one line per name, the error on a logarithmic axis.
+    """Draw accumulated squared errors over time, a line per name, on a logarithmic axis.
 
     Args:
-      curves: (T,) errors by name, as :func:`jboost.ase` gives them; a reference first.
-      ax: where to draw; by default the only axes of a new figure.
-      title: what stands above.
-      legend: what stands above the names.
-      settled: the part of the stream, in [0, 1), that does not set the vertical range: a few large
-        early errors rule the mean there and would flatten what follows.
+      curves: (T,) errors by name, as :func:`jboost.ase` returns them; the reference first.
+      ax: the axes to draw on; None: those of a new figure.
+      title: the title of the axes.
+      legend: the title of the legend.
+      settled: the share of the stream, in [0, 1), that does not set the vertical range. A few large
+        early errors dominate the mean there and would flatten what follows.
 
     >>> ax = ase_curves({"one": [1.0, 0.6, 0.5], "two": [2.0, 1.5, 1.2]})
     >>> ax.get_yscale(), len(ax.lines)
@@ -70,12 +75,9 @@ def ase_curves(
     """
     if not curves:
         raise ValueError("curves must hold at least one curve by its name; got none")
-    if not 0 <= settled < 1:
-        raise ValueError(f"settled must be a number with 0 <= settled < 1; got {settled!r}")
-    if ax is None:
-        ax = grid(1, 1)[1][0, 0]
-    assert ax is not None
-    rest = []
+    settled = checks.number("settled", settled, at_least=0, below=1)
+    ax = axes_or_new(ax)
+    late = []
     for k, (name, values) in enumerate(curves.items()):
         values = np.asarray(values, np.float64)
         if values.ndim != 1 or not values.size:
@@ -83,40 +85,38 @@ def ase_curves(
         T = len(values)
         t = np.unique(np.linspace(1, T, min(POINTS, T)).round().astype(int))
         ax.plot(t, values[t - 1], label=name, **STYLES[k % len(STYLES)])
-        rest.append(values[int(settled * T) :])
+        late.append(values[int(settled * T) :])
     ax.set(xlabel="samples seen, t", ylabel="accumulated squared error / t")
     ax.margins(x=0.01)
     if title is not None:
         ax.set_title(title, fontsize="medium")
-    _fit(ax, np.concatenate(rest))
+    _fit(ax, np.concatenate(late))
     ax.grid(color="0.9", linewidth=0.6)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(
-        title=legend,
-        loc="upper right",
-        frameon=False,
-        handlelength=4,
-        fontsize="small",
-        title_fontsize="small",
-        alignment="left",
-    )
+    small: dict[str, Any] = {"fontsize": "small", "title_fontsize": "small", "handlelength": 4}
+    ax.legend(title=legend, loc="upper right", frameon=False, alignment="left", **small)
     return ax
 
 
-def save(figure: Any, path: str | Path, *, dpi: int = 120) -> None:
-    """Write a figure; a PNG with a palette, which is a third of the size and looks the same."""
+def save(figure: Any, path: str | os.PathLike[str], *, dpi: int = 120) -> None:
+    """Write a figure. A PNG gets a palette: it looks the same at a third of the size."""
     if Path(path).suffix.lower() != ".png":
         figure.savefig(path, dpi=dpi)
         return
     image = extras.need("PIL.Image", "plot")
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=dpi)
-    plain = image.open(drawn).convert("RGB").quantize(256, dither=image.Dither.NONE)
-    plain.save(path, format="png", optimize=True, dpi=(dpi, dpi))
+    full = io.BytesIO()
+    figure.savefig(full, format="png", dpi=dpi)
+    small = image.open(full).convert("RGB").quantize(256, dither=image.Dither.NONE)
+    small.save(path, format="png", optimize=True, dpi=(dpi, dpi))
+
+
+def _figure(width: float, height: float) -> Figure:
+    figures = extras.need("matplotlib.figure", "plot")
+    return figures.Figure(figsize=(width, height), layout="constrained")
 
 
 def _fit(ax: Axes, values: np.ndarray) -> None:
-    """A log axis around the values with room above for a legend, and ticks in plain numbers."""
+    """Set a log axis around the values, with room above for a legend, and plain numbers."""
     tickers = extras.need("matplotlib.ticker", "plot")
     ax.xaxis.set_major_locator(tickers.MaxNLocator(5, integer=True))
     ax.xaxis.set_major_formatter(tickers.StrMethodFormatter("{x:,.0f}"))

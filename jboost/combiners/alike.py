@@ -14,7 +14,7 @@ from jboost.core.learner import Learner, State
 from jboost.core.sample import Sample
 from jboost.core.model import Number, model
 from jboost.core.numerics import known
-from jboost.core.transform import real
+from jboost.core.arrays import real
 from jboost.transforms.scale import Scale
 from jboost.transforms.target import ScaledState
 

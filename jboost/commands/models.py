@@ -34,13 +34,13 @@ def run(args: argparse.Namespace) -> int:
     from jboost import catalogue
 
     try:
-        names = [catalogue.known(args.name)] if args.name else [*catalogue.CATALOGUE]
+        names = [catalogue.check_name(args.name)] if args.name else [*catalogue.CATALOGUE]
     except ValueError as error:
         raise CommandError(str(error), WRONG_USAGE) from None
     for name in names:
         entry = catalogue.CATALOGUE[name]
         print(f"{name}: {entry.summary}")
-        for setting, own in entry.parameters.items():
+        for setting, own in entry.settings.items():
             value = f"{setting}={own.default}"
             print(f"  {value:<20} {own.allowed:<10} {own.meaning}")
     return DONE

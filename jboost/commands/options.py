@@ -78,7 +78,7 @@ def model_of(args: argparse.Namespace) -> str:
     from jboost import catalogue
 
     try:
-        return catalogue.known(args.model or catalogue.DEFAULT)
+        return catalogue.check_name(args.model or catalogue.DEFAULT)
     except ValueError as error:
         raise CommandError(str(error), WRONG_USAGE) from None
 
@@ -87,7 +87,7 @@ def settings(args: argparse.Namespace, name: str) -> dict[str, Any]:
     """The settings of the model; ``--seed`` is one of them where the model has its own."""
     from jboost.catalogue import CATALOGUE
 
-    own = args.seed is not None and "seed" in CATALOGUE[name].parameters
+    own = args.seed is not None and "seed" in CATALOGUE[name].settings
     return ({"seed": args.seed} if own else {}) | dict(args.set)
 
 

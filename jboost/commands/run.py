@@ -170,7 +170,7 @@ def _kept(args: argparse.Namespace) -> _Kept | None:
             found.model,
             Columns.from_dict(own["columns"]),
             checks.choice("missing", own["missing"], (*options.POLICIES,)),
-            catalogue.known(own["name"]),
+            catalogue.check_name(own["name"]),
             Tally.from_dict(own["tally"]),
             Bands.from_dict(own["bands"]) if own.get("bands") else None,
             Learners.from_dict(own["learners"]) if own.get("learners") else None,

@@ -1,31 +1,30 @@
 """Uniform numbers as a function of (key, t, k), cheap enough to draw inside the loop.
 
-Threefry would cost more than a whole step of a small booster. Here the words of the caller's key,
-the step t and the learner k are hashed one after the other with a 32-bit mixer (two multiplications
-and three shifts, every input bit flipping every output bit with probability close to ½). A draw
-depends on nothing else, so a run cut anywhere and resumed draws the same numbers.
+Threefry would cost more than a whole step of a small booster. Here a 32-bit mixer hashes the words
+of the caller's key, the step t and the learner k, one after the other. The mixer takes two
+multiplications and three shifts, and every input bit flips every output bit with probability close
+to ½. A draw depends on nothing else, so a run cut anywhere and resumed draws the same numbers.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import DTypeLike
 
 GOLDEN = 0x9E3779B9  # 2³²/φ: spreads consecutive counters before they are mixed
 
 
 def _mix(h: Array) -> Array:
-    """A bijection of 32-bit words without visible structure (constants: C. Wellons, lowbias32)."""
+    """Map 32-bit words one to one, without visible structure (C. Wellons' lowbias32)."""
     h = (h ^ (h >> 16)) * jnp.uint32(0x21F0AAAD)
     h = (h ^ (h >> 15)) * jnp.uint32(0x735A2D97)
     return h ^ (h >> 15)
 
 
-def uniform(key: Array, t: tuple[Array, Array], m: int, dtype: Any) -> Array:
-    """m numbers in [0, 1) on a grid of 2⁻²⁴, the same in every dtype.
+def uniform(key: Array, t: tuple[Array, Array], m: int, dtype: DTypeLike) -> Array:
+    """Return m numbers in [0, 1) on a grid of 2⁻²⁴, the same in every dtype.
 
     ``t`` is the step as two words, (low, high), so that it does not wrap at 2³² steps.
     """

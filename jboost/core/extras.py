@@ -17,7 +17,7 @@ def need(module: str, extra: str) -> ModuleType:
     [1]
     >>> need("no_such_package.part", "plot")
     Traceback (most recent call last):
-    jboost.core.extras.MissingExtra: no_such_package is missing; pip install "jboost[plot]" brings it
+    jboost.core.extras.MissingExtra: no_such_package is missing; pip install "jboost[plot]" ...
     """
     package = module.partition(".")[0]
     try:

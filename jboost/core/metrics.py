@@ -1,160 +1,37 @@
-"""Measures of a stream of predictions, as pure folds: so far, over a window, or fading.
+"""Metrics of a stream of predictions: over all samples so far, over a window, or fading.
 
-    init(dtype)                                    -> state
-    update(state, d, prediction, low=, high=)      -> state
-    value(state)                                   -> a number, NaN before anything counted
-
-A metric is a frozen pytree like a learner, unbatched, and runs inside a ``lax.scan``. Samples whose
-target is not usable do not count. Each metric is made of the sums of a few terms of a sample:
+Samples whose target is not usable do not count. A metric sums a few terms of every sample:
 
 | metric       | value                                                                            |
 |--------------|----------------------------------------------------------------------------------|
 | ``MSE``      | Σ e²/n, e = d − d̂                                                                |
-| ``RMSE``     | its root                                                                         |
+| ``RMSE``     | √(Σ e²/n)                                                                        |
 | ``MAE``      | Σ abs(e)/n                                                                       |
 | ``R2``       | 1 − Σ e²/Σ (d − d̄)², d̄ the mean of the same targets                              |
 | ``MASE``     | Σ abs(e_t)/Σ abs(d_t − d_{t−1}), over samples that have a target before them     |
 | ``Pinball``  | Σ max(q e, (q − 1) e)/n, for an estimate of the quantile q                       |
-| ``Coverage`` | the part of the targets in [low, high]                                           |
+| ``Coverage`` | the share of the targets in [low, high]                                          |
 
 ``fading=γ`` weights the terms of n samples ago by γⁿ; ``window=n`` counts the last n samples alone.
 """
 
 from __future__ import annotations
 
-import abc
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
+from jboost.core.arrays import real
+from jboost.core.errors import long_sum
 from jboost.core.learner import State
-from jboost.core.model import Number, model, static
-from jboost.core.numerics import Sum, dtype_of, usable
-from jboost.core.transform import real
-from jboost.running.run import _blocks
-
-
-class Ring(NamedTuple):
-    """The terms of the last samples, and the place of the next."""
-
-    terms: Array
-    place: Array
-
-    def add(self, terms: Array, ok: Array) -> Ring:
-        old = jax.lax.dynamic_index_in_dim(self.terms, self.place, keepdims=False)
-        row = jnp.where(ok, terms, old)  # of one row, so that a step does not copy the window
-        rows = jax.lax.dynamic_update_index_in_dim(self.terms, row, self.place, 0)
-        after = (self.place + 1) % self.terms.shape[0]
-        return Ring(rows, jnp.where(ok, after, self.place))
-
-    @property
-    def total(self) -> Array:
-        return jax.vmap(_sum, in_axes=1)(self.terms)
-
-
-class MetricState(NamedTuple):
-    """Sums of terms, or the terms of a window; and what is known of the targets so far."""
-
-    sums: Sum | Ring
-    past: Array
-
-
-@model
-class Metric(abc.ABC):
-    """What the metrics share: how terms are summed. A subclass says which, and what they mean.
-
-    Sums are compensated: a million float32 terms keep six digits. A window keeps its terms and adds
-    them up when asked, so that nothing drifts and a value that has left leaves no trace; its memory
-    and ``value`` take O(window), ``update`` O(1).
-
-    Args:
-      window: count the last so many samples alone; a whole number ≥ 1.
-      fading: γ in (0, 1]; about 1/(1 − γ) samples are remembered. Not together with a window.
-    """
-
-    window: int | None = static(default=None)
-    fading: Number = 1.0
-
-    size: ClassVar[int] = 2  # how many terms
-    memory: ClassVar[int] = 0  # how many numbers it remembers of the targets
-    of_intervals: ClassVar[bool] = False  # whether it looks at low and high
-
-    def __post_init__(self) -> None:
-        fading = checks.number("fading", self.fading, above=0, at_most=1)
-        object.__setattr__(self, "fading", fading)
-        if self.window is None:
-            return
-        object.__setattr__(self, "window", checks.whole("window", self.window, at_least=1))
-        if checks.is_traced(fading) or fading != 1:
-            raise ValueError(
-                "a metric fades or has a window: give one of them; "
-                f"got fading={fading!r} and window={self.window!r}"
-            )
-
-    def init(self, dtype: Any = None) -> MetricState:
-        """The state before any sample."""
-        dtype = dtype_of(dtype)
-        past = jnp.zeros(self.memory, dtype)
-        if self.window is None:
-            return MetricState(Sum.zeros((self.size,), dtype), past)
-        terms = jnp.zeros((self.window, self.size), dtype)
-        return MetricState(Ring(terms, jnp.zeros((), jnp.int32)), past)
-
-    def update(
-        self, state: MetricState, d: Any, prediction: Any, low: Any = None, high: Any = None
-    ) -> MetricState:
-        """The state after one more sample; the same where its target is not usable.
-
-        ``low`` and ``high`` are the bounds of an interval, for a metric that looks at one.
-        """
-        sums, past = state
-        d = jnp.asarray(d, past.dtype)
-        ok = usable(d)
-        y, low, high = (
-            jnp.asarray(jnp.nan if b is None else b, d.dtype) for b in (prediction, low, high)
-        )
-        terms, after = self._terms(past, jnp.where(ok, d, 0), y, low, high)
-        if isinstance(sums, Ring):
-            sums = sums.add(jnp.stack(terms), ok)
-        else:  # S ← γ S + term, where only the small (1 − γ) S is rounded
-            fade = 1 - jnp.asarray(self.fading, d.dtype)
-            new = sums.add(jnp.stack(terms) - fade * sums.total)
-            sums = jax.tree.map(lambda new, old: jnp.where(ok, new, old), new, sums)
-        return MetricState(sums, jnp.where(ok, after, past))
-
-    def value(self, state: MetricState) -> Array:
-        """What the samples so far amount to; NaN where that is not defined, as before the first."""
-        return self._value(state.sums.total)
-
-    @abc.abstractmethod
-    def _terms(
-        self, past: Array, d: Array, y: Array, low: Array, high: Array
-    ) -> tuple[list[Array], Array]:
-        """What a sample adds, and ``past`` after it."""
-
-    @abc.abstractmethod
-    def _value(self, sums: Array) -> Array:
-        """The metric from the sums of its terms."""
-
-
-class Mean(Metric):
-    """A mean over samples: the terms are 1 and the loss."""
-
-    def _terms(
-        self, past: Array, d: Array, y: Array, low: Array, high: Array
-    ) -> tuple[list[Array], Array]:
-        return [jnp.ones_like(d), self._loss(d, y, low, high)], past
-
-    @abc.abstractmethod
-    def _loss(self, d: Array, y: Array, low: Array, high: Array) -> Array:
-        """Of one sample."""
-
-    def _value(self, sums: Array) -> Array:
-        return _ratio(sums[1], sums[0])
+from jboost.core.model import Number, model
+from jboost.core.metric import Answer, Bound, Mean, Metric, MetricState, Ring, ratio
+from jboost.core.numerics import Sum
 
 
 @model
@@ -167,8 +44,8 @@ class MSE(Mean):
     4.0
     """
 
-    def _loss(self, d: Array, y: Array, low: Array, high: Array) -> Array:
-        return jnp.square(d - y)
+    def _loss(self, answer: Answer) -> Array:
+        return jnp.square(answer.d - answer.prediction)
 
 
 @model
@@ -180,9 +57,9 @@ class RMSE(MSE):
     """
 
     def _value(self, sums: Array) -> Array:
-        mean = _ratio(sums[1], sums[0])
-        some = mean > 0
-        return jnp.where(some, jnp.sqrt(jnp.where(some, mean, 1)), mean)
+        mean = super()._value(sums)
+        positive = mean > 0  # the slope of the root at 0 is infinite
+        return jnp.where(positive, jnp.sqrt(jnp.where(positive, mean, 1)), mean)
 
 
 @model
@@ -193,8 +70,8 @@ class MAE(Mean):
     2.0
     """
 
-    def _loss(self, d: Array, y: Array, low: Array, high: Array) -> Array:
-        return jnp.abs(d - y)
+    def _loss(self, answer: Answer) -> Array:
+        return jnp.abs(answer.d - answer.prediction)
 
 
 @model
@@ -212,16 +89,17 @@ class Pinball(Mean):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "q", checks.number("q", self.q, above=0, below=1))
+        checks.fields(self, q=checks.a_number(above=0, below=1))
 
-    def _loss(self, d: Array, y: Array, low: Array, high: Array) -> Array:
-        e, q = d - y, jnp.asarray(self.q, d.dtype)
+    def _loss(self, answer: Answer) -> Array:
+        e = answer.d - answer.prediction
+        q = jnp.asarray(self.q, e.dtype)
         return jnp.maximum(q * e, (q - 1) * e)
 
 
 @model
 class Coverage(Mean):
-    """The part of the targets that lie in [low, high]; a bound that is NaN covers nothing.
+    """The share of the targets in [low, high]; a bound that is NaN covers nothing.
 
     >>> float(evaluate(Coverage(), [0.0, 0.0], [0.5, 2.0], low=[-1.0, -1.0], high=[1.0, 1.0]))
     0.5
@@ -229,15 +107,16 @@ class Coverage(Mean):
 
     of_intervals: ClassVar[bool] = True
 
-    def _loss(self, d: Array, y: Array, low: Array, high: Array) -> Array:
-        return ((low <= d) & (d <= high)).astype(d.dtype)
+    def _loss(self, answer: Answer) -> Array:
+        d = answer.d
+        return ((answer.low <= d) & (d <= answer.high)).astype(d.dtype)
 
 
 @model
 class MASE(Metric):
-    """The error next to that of saying the last target again; below 1 is better than that.
+    """The absolute error over that of predicting the last target again; below 1 is better.
 
-    A sample without a target before it has nothing to be compared with and does not count.
+    The first sample has no target before it to compare with, and does not count.
 
     >>> float(evaluate(MASE(), [0.0, 1.5, 2.5], [1.0, 2.0, 3.0]))
     0.5
@@ -245,20 +124,19 @@ class MASE(Metric):
 
     memory: ClassVar[int] = 2  # the last target, and whether there is one
 
-    def _terms(
-        self, past: Array, d: Array, y: Array, low: Array, high: Array
-    ) -> tuple[list[Array], Array]:
-        some = past[1] > 0
-        terms = [jnp.where(some, jnp.abs(d - other), 0) for other in (y, past[0])]
+    def _terms(self, past: Array, answer: Answer) -> tuple[list[Array], Array]:
+        d, (last, exists) = answer.d, past
+        estimates = (answer.prediction, last)
+        terms = [jnp.where(exists > 0, jnp.abs(d - estimate), 0) for estimate in estimates]
         return terms, jnp.stack([d, jnp.ones_like(d)])
 
     def _value(self, sums: Array) -> Array:
-        return _ratio(sums[0], sums[1])
+        return ratio(sums[0], sums[1])
 
 
 @model
 class R2(Metric):
-    """The part of the target's variance that is explained: R² = 1 − Σ e²/Σ (d − d̄)².
+    """The share of the target's variance that is explained: R² = 1 − Σ e²/Σ (d − d̄)².
 
     Σ (d − d̄)² is summed without cancellation, after Welford: with n ← γ n + 1 and δ = d − d̄, a
     sample adds (1 − 1/n) δ² and moves d̄ by δ/n. NaN while all targets are the same.
@@ -269,14 +147,14 @@ class R2(Metric):
 
     memory: ClassVar[int] = 3  # n, and d̄ with its compensation
 
-    def _terms(
-        self, past: Array, d: Array, y: Array, low: Array, high: Array
-    ) -> tuple[list[Array], Array]:
-        n, mean = jnp.asarray(self.fading, d.dtype) * past[0] + 1, Sum(past[1], past[2])
+    def _terms(self, past: Array, answer: Answer) -> tuple[list[Array], Array]:
+        d, mean = answer.d, Sum(past[1], past[2])
+        n = jnp.asarray(self.fading, d.dtype) * past[0] + 1
         delta = d - mean.total
-        # A window sums up the squares when asked, around the mean that it then has.
-        about = d if self.window else (1 - 1 / n) * jnp.square(delta)
-        return [jnp.square(d - y), about], jnp.stack([n, *mean.add(delta / n)])
+        # A window keeps d: `value` sums the squares around the mean that the window then has.
+        spread = d if self.window else (1 - 1 / n) * jnp.square(delta)
+        terms = [jnp.square(d - answer.prediction), spread]
+        return terms, jnp.stack([n, *mean.add(delta / n)])
 
     def value(self, state: MetricState) -> Array:
         if not isinstance(state.sums, Ring):
@@ -284,97 +162,89 @@ class R2(Metric):
         terms = state.sums.terms
         filled = jnp.arange(terms.shape[0], dtype=terms.dtype) < state.past[0]
         square, d = jnp.where(filled[:, None], terms, 0).T
-        mean = _ratio(_sum(d), _sum(filled.astype(d.dtype)))
-        apart = jnp.where(filled, jnp.square(d - mean), 0)
-        return self._value(jnp.stack([_sum(square), _sum(apart)]))
+        mean = ratio(long_sum(d), long_sum(filled.astype(d.dtype)))
+        spread = jnp.where(filled, jnp.square(d - mean), 0)
+        return self._value(jnp.stack([long_sum(square), long_sum(spread)]))
 
     def _value(self, sums: Array) -> Array:
-        return 1 - _ratio(sums[0], sums[1])
+        return 1 - ratio(sums[0], sums[1])
 
 
-Metrics = Any  # a metric, or a pytree of them, such as a dictionary
+Metrics = Any  # a metric, or a pytree of metrics, such as a dictionary
 
 
-def evaluate(metrics: Metrics, prediction: Any, ds: Any, low: Any = None, high: Any = None) -> Any:
-    """The value of a metric, or of each of a dictionary of them, over a whole stream.
+def evaluate(
+    metrics: Metrics, prediction: ArrayLike, ds: ArrayLike, low: Bound = None, high: Bound = None
+) -> Any:
+    """Return the value of a metric, or of each of a pytree of metrics, over a whole stream.
 
     Args:
-      metrics: a metric, or a pytree of them.
+      metrics: a metric, or a pytree of metrics.
       prediction: (T,), as in a run's trace.
-      ds: (T,) targets; those that are not usable do not count.
+      ds: (T,) targets; unusable targets do not count.
       low, high: (T,) bounds of intervals, for ``Coverage``.
 
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(1000)
     >>> _, trace = jb.run(jb.Newton(0.99), xs, ds)
-    >>> found = evaluate({"MSE": MSE(), "MASE": MASE(window=100)}, trace.prediction, ds)
-    >>> {name: round(float(value), 3) for name, value in found.items()}
+    >>> values = evaluate({"MSE": MSE(), "MASE": MASE(window=100)}, trace.prediction, ds)
+    >>> {name: round(float(value), 3) for name, value in values.items()}
     {'MASE': 0.737, 'MSE': 0.169}
     """
-    return _fold(metrics, _columns(prediction, ds, low, high), False)
+    return _fold(metrics, _columns(ds, prediction, low, high), False)
 
 
-def curve(metrics: Metrics, prediction: Any, ds: Any, low: Any = None, high: Any = None) -> Any:
-    """The same after every sample, (T,); with a window of n that takes O(T n).
+def curve(
+    metrics: Metrics, prediction: ArrayLike, ds: ArrayLike, low: Bound = None, high: Bound = None
+) -> Any:
+    """Return the values of :func:`evaluate` after every sample, (T,). A window n takes O(T n).
 
     >>> curve(MSE(), [0.0, 1.0], [2.0, 1.0]).tolist()
     [4.0, 2.0]
     """
-    return _fold(metrics, _columns(prediction, ds, low, high), True)
+    return _fold(metrics, _columns(ds, prediction, low, high), True)
 
 
-def init(metrics: Metrics, dtype: Any = None) -> State:
-    """The states of a pytree of metrics."""
-    return jax.tree.map(lambda one: one.init(dtype), metrics, is_leaf=is_metric)
+def init(metrics: Metrics, dtype: DTypeLike | None = None) -> State:
+    """Return the states of a pytree of metrics before any sample."""
+    return _each(lambda metric: metric.init(dtype), metrics)
 
 
-def update(metrics: Metrics, states: State, *sample: Any) -> State:
-    """Each state after one more sample: d, prediction, and perhaps low and high."""
-    return jax.tree.map(
-        lambda one, state: one.update(state, *sample), metrics, states, is_leaf=is_metric
-    )
+def update(metrics: Metrics, states: State, *answer: Bound) -> State:
+    """Return each state after one more sample: d, prediction, and perhaps low and high."""
+    return _each(lambda metric, state: metric.update(state, *answer), metrics, states)
 
 
 def value(metrics: Metrics, states: State) -> Any:
-    """What each amounts to."""
-    return jax.tree.map(lambda one, state: one.value(state), metrics, states, is_leaf=is_metric)
+    """Return the value of each metric."""
+    return _each(lambda metric, state: metric.value(state), metrics, states)
 
 
-def is_metric(part: Any) -> bool:
-    """Whether this is one metric, where a pytree of them is walked."""
-    return isinstance(part, Metric)
+def is_metric(node: object) -> bool:
+    """Whether a node of a pytree is a metric: where :func:`jax.tree.map` is to stop."""
+    return isinstance(node, Metric)
 
 
-def _columns(*given: Any) -> tuple[Array, ...]:
-    """Predictions, targets and bounds as arrays of one length and dtype."""
-    names = ("prediction", "ds", "low", "high")
-    arrays = {n: real(a) for n, a in zip(names, given, strict=True) if a is not None}
-    wanted = arrays["ds"].shape
+_each = partial(jax.tree.map, is_leaf=is_metric)
+
+
+def _columns(*columns: Bound) -> tuple[Array | None, ...]:
+    """Return ds, prediction, low and high, of one length and dtype; None stays None."""
+    names = ("ds", "prediction", "low", "high")
+    arrays = {n: real(c) for n, c in zip(names, columns, strict=True) if c is not None}
+    T = arrays["ds"].shape
     for name, array in arrays.items():
-        if array.ndim != 1 or array.shape != wanted or not wanted[0]:
-            raise ValueError(f"{name} must be (T,), T ≥ 1, like ds; got {array.shape}, ds {wanted}")
-    prediction, ds, *bounds = (
-        array.astype(arrays["prediction"].dtype) for array in arrays.values()
-    )
-    return ds, prediction, *bounds
+        if len(T) != 1 or T[0] == 0 or array.shape != T:
+            raise ValueError(f"{name} must be (T,), T ≥ 1, like ds; got {array.shape}, ds {T}")
+    same = jax.tree.map(lambda array: array.astype(arrays["prediction"].dtype), arrays)
+    return tuple(map(same.get, names))
 
 
 @partial(jax.jit, static_argnums=2)
-def _fold(metrics: Metrics, columns: tuple[Array, ...], every: bool) -> Any:
-    def step(states: State, sample: tuple[Array, ...]) -> tuple[State, Any]:
-        states = update(metrics, states, *sample)
+def _fold(metrics: Metrics, columns: tuple[Array | None, ...], every: bool) -> Any:
+    def step(states: State, answer: tuple[Array | None, ...]) -> tuple[State, Any]:
+        states = update(metrics, states, *answer)
         return states, value(metrics, states) if every else None
 
-    states, values = jax.lax.scan(step, init(metrics, columns[0].dtype), columns)
+    states, values = jax.lax.scan(step, init(metrics, jnp.result_type(columns[0])), columns)
     return values if every else value(metrics, states)
-
-
-def _sum(terms: Array) -> Array:
-    """In two levels, for the digits of a long window."""
-    return _blocks(terms).sum(axis=1).sum()
-
-
-def _ratio(a: Array, b: Array) -> Array:
-    """a/b, NaN where b is 0, with a derivative that is not."""
-    some = b > 0
-    return jnp.where(some, a / jnp.where(some, b, 1), jnp.nan)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import abc
 
-import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
@@ -73,10 +72,3 @@ class Transform(abc.ABC):
         """Return the state after the input x and its target, as :meth:`Learner.update` does."""
         sample = Sample.of(x, d, dtype=float_dtype(state), takes_missing=True)
         return sample.keep(self.learn(state, sample), state)
-
-
-def real(values: ArrayLike) -> Array:
-    """Return an array of floats: of their own type, or of JAX's default one if they have none."""
-    values = jnp.asarray(values)
-    floats = jnp.issubdtype(values.dtype, jnp.floating)
-    return values if floats else values.astype(jnp.result_type(float))

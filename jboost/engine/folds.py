@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import numpy as np
 from jax import Array
 
 from jboost.core.learner import Learner, State
 from jboost.core.step import Observe, Trace, over_time
 from jboost.engine import layout as layouts
-from jboost.engine.kernel import UNROLLING_LEVEL, USUAL_LEVEL, key_of, key_words, one_kernel
-from jboost.engine.kernel import outermost
+from jboost.engine.kernel import (
+    UNROLLING_LEVEL,
+    USUAL_LEVEL,
+    key_of,
+    key_words,
+    one_kernel,
+    outermost,
+)
 from jboost.engine.layout import Layout
 from jboost.engine.plan import Plan, Plans, inside_a_transformation, log, look_at, objection
 
@@ -48,7 +53,8 @@ def fold(
         return _inside(model, state, xs, ds, key, observe)
     plan = _last = plan_for(model, state, xs, ds, key, observe)
     log.debug("%s form: %s", "kernel" if plan.kernel else "plain", plan.reason)
-    return _program(plan, donate)(plan, model, state, xs, ds, *key_words(key), observe)[0]
+    program, form = _program(plan, donate), (plan.kernel, plan.layout)
+    return program(*form, model, state, xs, ds, *key_words(key), observe)[0]
 
 
 def plan_for(
@@ -66,8 +72,8 @@ def plan_for(
         if refusal is None:
 
             def trace(plan: Plan) -> Any:
-                words = key_words(key)
-                return _program(plan).trace(plan, model, state, xs, ds, *words, observe)
+                program, form = _program(plan), (plan.kernel, plan.layout)
+                return program.trace(*form, model, state, xs, ds, *key_words(key), observe)
 
             layout = layouts.choose(model, state, kernel=True)
             kernel = look_at(Plan(True, "", layout, level=USUAL_LEVEL), state, trace)
@@ -76,7 +82,8 @@ def plan_for(
             refusal = kernel.reason
         return Plan(False, refusal, layouts.choose(model, state, kernel=False))
 
-    return _plans.get(observe, (model, state, np.zeros(0, xs.dtype)), make)
+    generator = key_words(key)[1]
+    return _plans.get(observe, (model, state), (xs.dtype, generator), make)
 
 
 def watched(observe: Observe | None, layout: Layout) -> Observe | None:
@@ -87,7 +94,8 @@ def watched(observe: Observe | None, layout: Layout) -> Observe | None:
 
 
 def _fold(
-    plan: Plan,
+    kernel: bool,
+    layout: Layout,
     model: Learner,
     state: State,
     xs: Array,
@@ -98,18 +106,18 @@ def _fold(
 ) -> tuple[tuple[State, Trace], Array | None]:
     def loop(model: Learner, state: State, xs: Array, ds: Array, words: Array | None) -> Any:
         key = key_of(words, generator)
-        return over_time(model, state, xs, ds, key, watched(observe, plan.layout))
+        return over_time(model, state, xs, ds, key, watched(observe, layout))
 
     # Outside of the kernel: inside, XLA would choose a layout that undoes the rearrangement.
-    model, state = layouts.lay_out(plan.layout, model, state)
-    if plan.kernel:
+    model, state = layouts.lay_out(layout, model, state)
+    if kernel:
         (state, trace), corners = one_kernel(loop, model, state, xs, ds, words)
     else:
         (state, trace), corners = loop(model, state, xs, ds, words), None
-    return (layouts.put_back(plan.layout, state), trace), corners
+    return (layouts.put_back(layout, state), trace), corners
 
 
-_STATIC = {"static_argnames": ("plan", "generator", "observe")}
+_STATIC = {"static_argnames": ("kernel", "layout", "generator", "observe")}
 _inside = jax.jit(over_time, static_argnames="observe")
 _plain = outermost(_fold, **_STATIC)
 _plain_in_place = outermost(_fold, donate_argnames="state", **_STATIC)

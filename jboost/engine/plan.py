@@ -133,7 +133,9 @@ class Plans:
         )
         self._without: OrderedDict[Any, Plan] = OrderedDict()
 
-    def get(self, function: Any, operands: Any, make: Callable[[], Plan]) -> Plan:
+    def get(
+        self, function: Any, operands: Any, others: tuple[Any, ...], make: Callable[[], Plan]
+    ) -> Plan:
         """Return the plan for a function and operands like these, made where there is none yet."""
         try:
             plans = self._without
@@ -144,7 +146,7 @@ class Plans:
         leaves, structure = jax.tree.flatten(operands)
         shapes = tuple((jnp.shape(a), getattr(a, "dtype", float)) for a in leaves)
         double = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
-        seen = (_choice, structure, shapes, double)
+        seen = (_choice, structure, shapes, double, *others)
         if seen not in plans:
             plans[seen] = make()
             if len(plans) > MOST_PLANS:

@@ -1,6 +1,7 @@
-"""The paper's eight algorithms on its chaotic stream, under both of its combiners.
+"""The demonstration: the paper's eight algorithms on its chaotic stream, with two combiners.
 
-``compare`` runs them and returns a record of each; ``table``, ``verdict``, ``picture`` show those.
+``compare`` runs them and returns a result for each; ``table``, ``verdict`` and ``picture`` show the
+results.
 """
 
 from __future__ import annotations
@@ -9,19 +10,23 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-import jboost as jb
+from jboost import plots
+from jboost.boosting import models
+from jboost.combiners.combine import NSGD
+from jboost.core.learner import Learner, State
+from jboost.learners import SGD, Newton
+from jboost.paper import streams
+from jboost.running.run import Info, Trace, run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from jboost.learners import Learner
 
 LENGTH = 20_000
 M, STEP_SIZE, FORGETTING, RIDGE, MAX_REUSE, DEPENDENCE = 20, 0.1, 0.999, 0.01, 5, 1.0
@@ -32,142 +37,128 @@ SETTINGS = (
 )
 
 
-@dataclass(frozen=True)
-class Result:
-    """One algorithm's run.
+class Algorithm(NamedTuple):
+    """An algorithm to compare."""
 
-    ratio is to the MSE of the single learner; updates are of weak learners, per sample;
-    microseconds are per step; ase is the mean squared error so far at every step, (T,).
-    """
+    name: str  # in the paper
+    combiner: str  # the name of its combiner; "none" for a single learner
+    single: str  # the name of the single learner that it boosts, or is
+    model: Learner
 
-    algorithm: str
+
+class Result(NamedTuple):
+    """The run of an algorithm."""
+
+    algorithm: str  # its name; combiner and single are as in Algorithm
     combiner: str
     single: str
-    mse: float
-    ratio: float
-    mean_lam: float
-    updates: float
-    microseconds: float
-    ase: np.ndarray
+    mse: float  # the mean squared error over the whole stream
+    ratio: float  # the MSE over that of the single learner
+    mean_lam: float  # the mean of λ over learners and samples; 1 for a single learner
+    updates: float  # of weak learners, per sample
+    microseconds: float  # per sample
+    ase: np.ndarray  # (T,), the mean squared error so far
 
 
-def algorithms() -> Iterator[tuple[str, str, str, Learner]]:
-    """(algorithm, combiner, its single learner, model) for the single and the boosted ones."""
-    yield "SGD", "none", "SGD", jb.SGD(STEP_SIZE, guard=False)
-    yield "NM", "none", "NM", jb.Newton(FORGETTING, ridge=RIDGE, max_variance=None)
+def algorithms() -> Iterator[Algorithm]:
+    """Yield the two single learners, then the six boosted models under each combiner."""
+    yield Algorithm("SGD", "none", "SGD", SGD(STEP_SIZE, guard=False))
+    yield Algorithm("NM", "none", "NM", Newton(FORGETTING, ridge=RIDGE, max_variance=None))
     combiners = {
-        "NSGD": jb.NSGD(step_size=0.01, epsilon=0.0),
-        "RLS": jb.Newton(forgetting=0.999, ridge=1.0, max_variance=None),
+        "NSGD": NSGD(step_size=0.01, epsilon=0.0),
+        "RLS": Newton(forgetting=0.999, ridge=1.0, max_variance=None),
     }
+    reuse = {"max_reuse": MAX_REUSE}
     for name, combiner in combiners.items():
-        own: Any = {"m": M, "combiner": combiner, "dependence": DEPENDENCE, "literal": True}
-        sgd = own | {"target_mse": TARGET_SGD, "step_size": STEP_SIZE}
-        nm = own | {"target_mse": TARGET_NM, "forgetting": FORGETTING, "ridge": RIDGE}
-        yield "BSGD-WU", name, "SGD", jb.bsgd_wu(**sgd)
-        yield "BSGD-DR", name, "SGD", jb.bsgd_dr(max_reuse=MAX_REUSE, **sgd)
-        yield "BSGD-RU", name, "SGD", jb.bsgd_ru(**sgd)
-        yield "BNM-WU", name, "NM", jb.bnm_wu(**nm)
-        yield "BNM-DR", name, "NM", jb.bnm_dr(max_reuse=MAX_REUSE, **nm)
-        yield "BNM-RU", name, "NM", jb.bnm_ru(**nm)
+        both: Any = {"m": M, "combiner": combiner, "dependence": DEPENDENCE, "literal": True}
+        sgd = both | {"target_mse": TARGET_SGD, "step_size": STEP_SIZE}
+        nm = both | {"target_mse": TARGET_NM, "forgetting": FORGETTING, "ridge": RIDGE}
+        yield Algorithm("BSGD-WU", name, "SGD", models.bsgd_wu(**sgd))
+        yield Algorithm("BSGD-DR", name, "SGD", models.bsgd_dr(**sgd | reuse))
+        yield Algorithm("BSGD-RU", name, "SGD", models.bsgd_ru(**sgd))
+        yield Algorithm("BNM-WU", name, "NM", models.bnm_wu(**nm))
+        yield Algorithm("BNM-DR", name, "NM", models.bnm_dr(**nm | reuse))
+        yield Algorithm("BNM-RU", name, "NM", models.bnm_ru(**nm))
 
 
 def compare(
     length: int = LENGTH, *, seed: int = 0, progress: Callable[[str], None] | None = None
 ) -> list[Result]:
-    """Run all of them on the first ``length`` samples of the Duffing stream.
+    """Run all algorithms on the first ``length`` samples of the Duffing stream.
 
-    The models compile side by side, since that is most of the time; then each runs once more,
-    alone, against the clock. ``progress`` is told how far they are.
+    Compiling takes most of the time, so the models compile and run side by side; then each runs
+    once more, alone, against the clock. ``progress`` is called with a line about each run.
     """
-    say = progress if progress is not None else lambda text: None
-    xs, ds = jb.streams.duffing(length)
+    say = progress or (lambda line: None)
+    xs, ds = streams.duffing(length)
     key = jax.random.key(seed)
-    entries = list(algorithms())
 
-    def through(model: Learner) -> Any:
-        return jax.block_until_ready(jb.run(model, xs, ds, key=key, observe=_spent)[1])
+    def trace_of(algorithm: Algorithm) -> Trace:
+        return jax.block_until_ready(run(algorithm.model, xs, ds, key=key, observe=_spent)[1])
 
     pool = ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1))
     try:
-        jobs = {pool.submit(through, entry[3]): entry for entry in entries}
+        jobs = {pool.submit(trace_of, algorithm): algorithm for algorithm in algorithms()}
         for count, job in enumerate(as_completed(jobs), start=1):
             job.result()
-            algorithm, combiner = jobs[job][:2]
-            with_ = "" if combiner == "none" else f" with the {combiner} combiner"
-            say(f"{count:2d} of {len(jobs)}: {algorithm}{with_}")
+            name, combiner, *_ = jobs[job]
+            suffix = "" if combiner == "none" else f" with the {combiner} combiner"
+            say(f"{count:2d} of {len(jobs)}: {name}{suffix}")
     finally:
         pool.shutdown(cancel_futures=True)
 
     say("now each once more, for the time per step")
     results: list[Result] = []
     singles: dict[str, float] = {}
-    for (algorithm, combiner, single, model), job in zip(entries, jobs, strict=True):
+    for job, algorithm in jobs.items():
         start = time.perf_counter()
-        through(model)
-        seconds = time.perf_counter() - start
+        trace_of(algorithm)
+        microseconds = 1e6 * (time.perf_counter() - start) / length
         trace = job.result()
-        ase = _ase(trace.prediction, ds)
-        lam, updates = (float(np.mean(np.asarray(each))) for each in trace.observed)
+        # On the host in float64: nothing to compile.
+        error = np.asarray(trace.prediction, np.float64) - np.asarray(ds, np.float64)
+        ase = np.cumsum(error**2) / np.arange(1, length + 1)
         mse = float(ase[-1])
-        if combiner == "none":
-            singles[algorithm] = mse
-        results.append(
-            Result(
-                algorithm=algorithm,
-                combiner=combiner,
-                single=single,
-                mse=mse,
-                ratio=mse / singles[single],
-                mean_lam=lam,
-                updates=updates,
-                microseconds=1e6 * seconds / length,
-                ase=ase,
-            )
-        )
+        ratio = mse / singles.setdefault(algorithm.single, mse)  # the single learners come first
+        lam, updates = (float(np.mean(np.asarray(values))) for values in trace.observed)
+        results.append(Result(*algorithm[:3], mse, ratio, lam, updates, microseconds, ase))
     return results
 
 
-def _spent(state: Any, info: Any) -> tuple[jax.Array, jax.Array]:
-    """Mean λ and the number of updates of one step; a single learner learns every sample once."""
+def _spent(state: State, info: Info) -> tuple[Array, Array]:
+    """Return the mean λ and the updates of a step; a single learner learns each sample once."""
     del state
     if "lam" not in info:
         return jnp.ones(()), jnp.ones((), jnp.int32)
     return jnp.mean(info.lam), jnp.sum(info.updates)
 
 
-def _ase(prediction: Any, ds: Any) -> np.ndarray:
-    """On the host and in float64, where it costs nothing to compile."""
-    error = np.asarray(prediction, np.float64) - np.asarray(ds, np.float64)
-    return np.cumsum(error**2) / np.arange(1, len(error) + 1)
-
-
 def table(results: list[Result]) -> str:
-    """The results as text, a block for each combiner, and what its columns mean."""
+    """Return the results as text, grouped by combiner, with a legend of the columns."""
     lines = ["combiner  algorithm      MSE   ratio  mean λ  updates  µs/step"]
-    block = ""
+    rule = "─" * len(lines[0])
+    group = ""
     for row in results:
-        if row.combiner != block:
-            lines.append("─" * len(lines[0]))
-        label = row.combiner if row.combiner != block else ""
-        block = row.combiner
+        label = ""
+        if row.combiner != group:
+            label = group = row.combiner
+            lines.append(rule)
         lines.append(
             f"{label:<8}  {row.algorithm:<9}  {row.mse:7.4f}  {row.ratio:6.3f}  {row.mean_lam:6.3f}"
             f"  {row.updates:7.2f}  {row.microseconds:7.2f}"
         )
-    return "\n".join(
-        [
-            *lines,
-            "",
-            "ratio: MSE over that of the single learner, SGD or NM (below 1: boosting helps);",
-            "updates: of weak learners, per sample; µs/step: of a second run, without compilation.",
-        ]
-    )
+    lines += [
+        "",
+        "ratio: MSE over that of the single learner, SGD or NM (below 1: boosting helps);",
+        "updates: of weak learners, per sample; µs/step: of a second run, without compilation.",
+    ]
+    return "\n".join(lines)
 
 
 def verdict(results: list[Result]) -> list[str]:
-    """What the table says of the paper's claim that boosting lowers the error, by combiner."""
+    """Say for each combiner whether the paper's claim, that boosting lowers the error, holds."""
     lines = []
-    for combiner in dict.fromkeys(row.combiner for row in results if row.combiner != "none"):
+    for combiner in _combiners(results):
         ratios = [row.ratio for row in results if row.combiner == combiner]
         below = sum(ratio < 1 for ratio in ratios)
         holds = {0: "does not hold", len(ratios): "holds"}.get(below, "holds in part")
@@ -180,11 +171,8 @@ def verdict(results: list[Result]) -> list[str]:
 
 
 def picture(results: list[Result]) -> Figure:
-    """ASE over time: a row for each single learner, a column for each combiner."""
-    from jboost import plots
-
-    singles = [row for row in results if row.combiner == "none"]
-    combiners = list(dict.fromkeys(row.combiner for row in results if row.combiner != "none"))
+    """Draw the ASE over time: a row for each single learner, a column for each combiner."""
+    singles, combiners = [row for row in results if row.combiner == "none"], _combiners(results)
     figure, axes = plots.grid(len(singles), len(combiners))
     for i, single in enumerate(singles):
         for j, combiner in enumerate(combiners):
@@ -193,3 +181,8 @@ def picture(results: list[Result]) -> Figure:
             title = f"{single.algorithm}, alone and boosted with the {combiner} combiner"
             plots.ase_curves(curves, ax=axes[i, j], title=title, legend="algorithm, MSE at the end")
     return figure
+
+
+def _combiners(results: list[Result]) -> list[str]:
+    """Return the names of the combiners, in the order of the results."""
+    return list(dict.fromkeys(row.combiner for row in results if row.combiner != "none"))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jboost.running.run import check_shapes, checked
+from jboost.running.run import check_shapes, checked_stream
 
 Source = Iterable[Any] | tuple[Any, Any] | Callable[[int], Any]
 
@@ -75,21 +75,12 @@ def prepare(
         begin, blocks = position, source(position)
     if _is_pair(blocks):
         xs, ds = (np.asarray(array) if isinstance(array, jax.Array) else array for array in blocks)
-        check_shapes(xs, _first(ds, targets))
+        check_shapes(xs, ds, targets)
         begin, blocks = position, _slices(xs, ds, rows or _rows(xs), position - begin)
     if not isinstance(blocks, Iterable):
         wanted = "an iterable of (x, d) blocks, a pair of arrays, or a function that returns either"
         raise TypeError(f"blocks must be {wanted}; got {blocks!r:.200}")
     return _prepare(blocks, begin, position, default, targets)
-
-
-def _first(ds: Any, targets: int | None) -> Any:
-    """One column of the targets, where there are several: what holds for it holds for all."""
-    if targets is None:
-        return ds
-    if ds.ndim != 2 or ds.shape[1] != targets:
-        raise ValueError(f"ds must have shape (n, {targets}), a column per target; got {ds.shape}")
-    return ds[:, 0]
 
 
 def _is_pair(source: Any) -> bool:
@@ -167,11 +158,7 @@ def _check(
         raise TypeError(f"a block must be a pair (x, d); got {block!r:.200}") from None
     if all(hasattr(part, "__len__") and len(part) == 0 for part in (xs, ds)):
         return None
-    if targets is None:
-        xs, ds, own = checked(xs, ds, default)
-    else:
-        ds = np.asarray(ds)
-        xs, _, own = checked(xs, _first(ds, targets), default)
+    xs, ds, own = checked_stream(xs, ds, default, targets)
     if width is not None and xs.shape[1] != width:
         raise ValueError(f"xs must have {width} columns, as before; got shape {xs.shape}")
     if dtype is not None and own != dtype:

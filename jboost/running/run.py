@@ -1,62 +1,35 @@
-"""Running a learner over a stream: predict, score, then learn, folded over time."""
+"""Running a learner over arrays: predict, then learn, folded over time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Learner, State
+from jboost.core.arrays import as_array, cast
+from jboost.core.errors import mean_squared_error
+from jboost.core.learner import Learner, State, instance, required_key
 from jboost.core.numerics import usable
+from jboost.core.step import Observe, Trace
 from jboost.core.template import mismatch, template
-from jboost.engine import fold as engine
-
-Observe = Callable[[State, "Info"], Any]
-
-
-@jax.tree_util.register_pytree_node_class
-class Info(dict[str, Any]):
-    """What is known about one step: ``info["lam"]`` or ``info.lam``."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            known = ", ".join(sorted(self))
-            raise AttributeError(f"this model reports no {name!r}; it reports {known}") from None
-
-    def tree_flatten(self) -> tuple[list[Any], tuple[str, ...]]:
-        names = tuple(sorted(self))
-        return [self[name] for name in names], names
-
-    @classmethod
-    def tree_unflatten(cls, names: tuple[str, ...], values: list[Any]) -> Info:
-        return cls(zip(names, values, strict=True))
-
-
-class Trace(NamedTuple):
-    """What a run leaves behind, over time.
-
-    prediction: (T,), each made before its answer was seen.
-    skipped: (T,), True where nothing was learned because x or d was NaN, infinite or beyond 1e15.
-    observed: what ``observe`` returned, stacked; None without it.
-    """
-
-    prediction: Array
-    skipped: Array
-    observed: Any
+from jboost.engine import fold
+from jboost.engine.kernel import quickly
+from jboost.engine.plan import inside_a_transformation
+from jboost.wrappers.targets import Separate, Targets, targets
 
 
 def run(
     model: Learner,
-    xs: Any,
-    ds: Any,
-    key: Any = None,
+    xs: ArrayLike,
+    ds: ArrayLike,
+    key: Array | None = None,
     state: State = None,
     observe: Observe | None = None,
     *,
@@ -71,7 +44,9 @@ def run(
       model: any learner.
       xs: (T, r) inputs, real numbers; T ≥ 1. Integers, booleans and half precision are cast to
         JAX's default float; float64 is kept where JAX has it switched on, else cast to float32.
-      ds: (T,) targets, likewise; or (T, q), several targets at once (:func:`jboost.multi.run`).
+      ds: (T,) targets, likewise; or (T, q), several targets at once: the model is then made one of
+        q targets by :func:`jboost.targets`, predictions are (T, q), and of a row that lacks some of
+        its targets the others are learned.
       key: a ``jax.random.key``, for models that draw; it names the run: resume with the same one.
       state: where to continue; by default ``model.init``.
       observe: ``observe(state, info) -> pytree``, stacked over time as ``trace.observed``.
@@ -91,30 +66,29 @@ def run(
     >>> trace.prediction.shape, int(trace.skipped.sum())
     ((500,), 0)
     """
-    checks.instance("model", model, Learner, "a learner such as bsgd_wu(…) or SGD(step_size=0.1)")
+    instance("model", model)
     checks.choice("on_bad", on_bad, ("skip", "raise"))
     if observe is not None and not callable(observe):
         raise TypeError(f"observe must be a function of (state, info), or None; got {observe!r}")
-    ds = _array("ds", ds, "(T,)")
-    if ds.ndim == 2 and ds.shape[1] > 1 and on_bad == "skip":
-        from jboost.running import targets as multi
-
-        return multi.run(model, xs, ds, key, state, observe)
-    xs, ds = _stream(xs, ds)
+    model = for_targets(model, as_array("ds", ds, "(T,) or (T, q)"))
+    xs, ds, dtype = checked_stream(xs, ds, jnp.result_type(float), targets_of(model))
+    xs, ds = cast(xs, dtype), cast(ds, dtype)
     if model.needs_key:
         key = checked_key(key)
     if on_bad == "raise":
         _refuse_bad(model, xs, ds)
-    traced = engine.inside_a_transformation(model, state, xs, ds, key)
+    traced = inside_a_transformation(model, state, xs, ds, key)
     if state is None:
         state = initial(model, xs.shape[1], xs.dtype, key, traced=traced)
     else:
         check_state(model, state, xs, key)
-    return engine.fold(scan, model, state, xs, ds, key, observe, traced=traced)
+    if isinstance(model, Separate) and observe is None and not traced:
+        return _on_all_cores(model, state, xs, ds, key)
+    return fold(model, state, xs, ds, key, observe, traced=traced)
 
 
-def mse(model: Learner, xs: Any, ds: Any, key: Any = None) -> Array:
-    """The mean squared error of a run from the start, differentiable in the model's floats.
+def mse(model: Learner, xs: ArrayLike, ds: ArrayLike, key: Array | None = None) -> Array:
+    """Return the mean squared error of a run from the start, differentiable in the model's floats.
 
     Every prediction counts, the first ones too; samples whose target is not usable do not. Of
     several targets, (T, q), it is the mean over all.
@@ -126,145 +100,85 @@ def mse(model: Learner, xs: Any, ds: Any, key: Any = None) -> Array:
     True
     """
     _, trace = run(model, xs, ds, key)
-    prediction, ds = trace.prediction, _array("ds", ds, "(T,)")
+    prediction, ds = trace.prediction, as_array("ds", ds, "(T,)")
     if prediction.ndim == 2:
         prediction, ds = prediction.ravel(), ds.ravel()
-    error, counted = _squared_errors(prediction, ds)
-    return _blocks(error).sum(axis=1).sum() / jnp.maximum(counted.sum(), 1).astype(error.dtype)
-
-
-def ase(prediction: Any, ds: Any) -> Array:
-    """The accumulated squared error over time, divided by t: (T,).
-
-    >>> ase(jnp.array([0.0, 1.0]), jnp.array([2.0, 1.0])).tolist()
-    [4.0, 2.0]
-    """
-    error, counted = _squared_errors(prediction, ds)
-    count = jnp.maximum(jnp.cumsum(counted.astype(jnp.int32)), 1)
-    within = jnp.cumsum(_blocks(error), axis=1)
-    before = jnp.cumsum(within[:, -1]) - within[:, -1]
-    total = (within + before[:, None]).ravel()[: error.shape[0]]
-    return total / count.astype(error.dtype)
-
-
-def _blocks(values: Array, width: int = 4096) -> Array:
-    """Rows of a few thousand: sums in two levels keep seven digits of 1e7 float32 terms."""
-    return jnp.pad(values, (0, -values.shape[0] % width)).reshape(-1, width)
-
-
-def _squared_errors(prediction: Any, ds: Any) -> tuple[Array, Array]:
-    """(d̂ − d)², zero where d is not usable, and where it is."""
-    prediction = jnp.asarray(prediction)
-    if not jnp.issubdtype(prediction.dtype, jnp.floating):
-        prediction = prediction.astype(jnp.result_type(float))
-    ds = _array("ds", ds, "(T,)")
-    if prediction.ndim != 1 or prediction.shape != ds.shape:
-        raise ValueError(
-            "prediction and ds must both be (T,); "
-            f"got prediction {prediction.shape} and ds {ds.shape}"
-        )
-    return _scored(prediction, _cast(ds, prediction.dtype))
-
-
-@jax.jit  # step by step, |NaN| would be an error under jax_debug_nans
-def _scored(prediction: Array, ds: Array) -> tuple[Array, Array]:
-    counted = usable(ds)
-    return jnp.square(jnp.where(counted, prediction - jnp.where(counted, ds, 0), 0)), counted
+    return mean_squared_error(prediction, ds)
 
 
 def learns_from(model: Learner, x: Array, d: Array) -> Array:
-    """Whether a sample is one the model learns from."""
+    """Return whether a sample is one the model learns from; of several targets, which."""
     return usable(d) if model.takes_missing else usable(d) & jnp.all(usable(x))
 
 
 def initial(
-    model: Learner, num_features: int, dtype: Any, key: Any, *, traced: bool | None = None
+    model: Learner,
+    num_features: int,
+    dtype: DTypeLike,
+    key: Array | None,
+    *,
+    traced: bool | None = None,
 ) -> State:
-    """The state before any data; ``traced`` where it is known whether a transformation runs."""
+    """Return the state before any data.
+
+    ``traced`` says whether a transformation runs, where that is known.
+    """
     if traced is None:
-        traced = engine.inside_a_transformation(model, key)
-    make = _init if traced else _initial
-    return make(model, num_features, jnp.dtype(dtype), key)
+        traced = inside_a_transformation(model, key)
+    start = _init if traced else _compiled_init
+    return start(model, num_features, jnp.dtype(dtype), key)
 
 
-def _init(model: Learner, num_features: int, dtype: Any, key: Any) -> State:
+def _init(model: Learner, num_features: int, dtype: DTypeLike, key: Array | None) -> State:
     return model.init(num_features, dtype, key=key)
 
 
-# Run once, it need not be fast: unoptimised it compiles in a third of the time.
-_initial = jax.jit(
-    _init,
-    static_argnames=("num_features", "dtype"),
-    compiler_options={"xla_backend_optimization_level": 0},
-)
+_compiled_init = quickly(_init, static_argnames=("num_features", "dtype"))
 
 
-def scan(
-    model: Learner, state: State, xs: Array, ds: Array, key: Any, observe: Observe | None
-) -> tuple[State, Trace]:
-    """The fold over time: predict, then learn."""
-
-    def step(state: State, sample: tuple[Array, Array]) -> tuple[State, Trace]:
-        x, d = sample
-        prediction = model.predict(state, x)
-        after = model.update(state, x, d, key=key)
-        observed = None
-        if observe is not None:
-            reported = model.info(state, x, d, key)
-            observed = observe(after, Info(reported, x=x, d=d, prediction=prediction))
-        return after, Trace(prediction, ~learns_from(model, x, d), observed)
-
-    return jax.lax.scan(step, state, (xs, ds))
+def for_targets(model: Learner, ds: Array | np.ndarray) -> Learner:
+    """Return the model, or one of q targets where ds is (T, q)."""
+    if ds.ndim != 2 or (ds.shape[1] <= 1 and not isinstance(model, Targets)):
+        return model
+    if not isinstance(model, Targets):
+        return targets(model, ds.shape[1])
+    if model.q != ds.shape[1]:
+        raise ValueError(f"ds must have one column per target, here {model.q}; got {ds.shape[1]}")
+    return model
 
 
-def _array(name: str, values: Any, wanted: str) -> Any:
-    """An array of real numbers, as given."""
-    if isinstance(values, jax.Array):
-        array = values
-    elif isinstance(values, np.ma.MaskedArray):
-        array = np.ma.filled(values.astype(float), np.nan)
-    else:
-        try:
-            array = np.asarray(values)
-        except ValueError as error:
-            raise TypeError(f"{name} must be an array of shape {wanted}; got {error}") from None
-    checks.real_dtype(name, array, f"shape {wanted}")
-    return array
+def targets_of(model: Learner) -> int | None:
+    """Return the number of targets of a model of several, None for a model of one."""
+    return model.q if isinstance(model, Targets) else None
 
 
-def _stream(xs: Any, ds: Any) -> tuple[Array, Array]:
-    """(T, r) and (T,), of one float dtype."""
-    xs, ds, dtype = checked(xs, ds, jnp.result_type(float))
-    return _cast(xs, dtype), _cast(ds, dtype)
+def checked_stream(
+    xs: ArrayLike, ds: ArrayLike, default: DTypeLike, q: int | None = None
+) -> tuple[Array | np.ndarray, Array | np.ndarray, np.dtype]:
+    """Return a stream's inputs and targets as arrays, and the dtype to cast them to.
 
-
-def _cast(array: Any, dtype: Any) -> Array:
-    if isinstance(array, jax.Array):
-        return array if array.dtype == dtype else array.astype(dtype)
-    # By NumPy: a stream may hold NaN, which a cast of JAX's refuses under jax_debug_nans.
-    with np.errstate(all="ignore"):  # beyond float32 is infinite, and so a sample to skip
-        array = array.astype(dtype, copy=False)
-    return jnp.asarray(array, dtype)
-
-
-def checked(xs: Any, ds: Any, default: Any) -> tuple[Any, Any, Any]:
-    """A stream's inputs and targets as arrays, and the dtype to cast them to.
-
-    ``default`` is JAX's default float, which may differ between threads.
+    ``default`` is JAX's default float, which may differ between threads. With ``q`` targets ds is
+    (T, q).
     """
-    xs, ds = _array("xs", xs, "(T, r)"), _array("ds", ds, "(T,)")
-    check_shapes(xs, ds)
-    double = np.float64 in (xs.dtype, ds.dtype) and default == np.float64
-    single = all(array.dtype == np.float32 for array in (xs, ds))
-    return xs, ds, np.dtype(np.float64 if double else np.float32 if single else default)
+    shape = "(T,)" if q is None else f"(T, {q})"
+    inputs, answers = as_array("xs", xs, "(T, r)"), as_array("ds", ds, shape)
+    check_shapes(inputs, answers, q)
+    double = np.float64 in (inputs.dtype, answers.dtype) and default == np.float64
+    single = all(array.dtype == np.float32 for array in (inputs, answers))
+    dtype = np.dtype(np.float64 if double else np.float32 if single else default)
+    return inputs, answers, dtype
 
 
-def check_shapes(xs: Any, ds: Any) -> None:
-    """Inputs (T, r) and targets (T,), T and r at least 1."""
+def check_shapes(
+    xs: Array | np.ndarray, ds: Array | np.ndarray, q: int | None = None
+) -> None:
+    """Refuse inputs that are not (T, r) and targets that are not (T,), or (T, q)."""
     if xs.ndim != 2:
         hint = "; for one feature pass xs[:, None]" if xs.ndim == 1 else ""
         raise ValueError(f"xs must have shape (T, r); got {xs.shape}{hint}")
-    if ds.ndim != 1:
+    if q is not None and (ds.ndim != 2 or ds.shape[1] != q):
+        raise ValueError(f"ds must have shape (T, {q}), a column per target; got {ds.shape}")
+    if q is None and ds.ndim != 1:
         hint = "; pass ds[:, 0]" if ds.ndim == 2 and ds.shape[1] == 1 else ""
         raise ValueError(f"ds must have shape (T,), here ({xs.shape[0]},); got {ds.shape}{hint}")
     if len(ds) != len(xs):
@@ -275,20 +189,29 @@ def check_shapes(xs: Any, ds: Any) -> None:
         raise ValueError(f"xs must have at least one row and one column; got shape {xs.shape}")
 
 
-def checked_key(key: Any) -> Any:
-    if key is None:
-        raise ValueError("key is missing: this model draws at random; pass key=jax.random.key(0)")
-    checks.key("key", key)
+def checked_key(key: Array | None) -> Array:
+    """Return the key of a run whose model draws."""
+    key = checks.key("key", required_key(key))
     if jnp.ndim(key):
         raise ValueError(f"key must be one key; got an array of shape {key.shape}: vmap over it")
     return key
+
+
+def check_state(model: Learner, state: State, xs: Array, key: Array | None) -> None:
+    """Refuse a state that this model does not make for this width and dtype."""
+    problem = mismatch(template(model, xs.shape[1], xs.dtype.name, key), state)
+    if problem is not None:
+        raise ValueError(
+            f"state does not belong to this model on xs of {xs.shape[1]} columns and dtype "
+            f"{xs.dtype}: {problem}. Pass the state that a run of the same model returned"
+        )
 
 
 def _refuse_bad(model: Learner, xs: Array, ds: Array) -> None:
     """Name the first row that would be skipped."""
     if checks.is_traced(xs) or checks.is_traced(ds):
         return
-    good = np.asarray(_good(model, xs, ds))
+    good = np.asarray(_good(model, xs, ds)).reshape(len(xs), -1).all(axis=1)
     if not good.all():
         raise bad_rows(xs, ds, ~good)
 
@@ -298,8 +221,10 @@ def _good(model: Learner, xs: Array, ds: Array) -> Array:
     return jax.vmap(lambda x, d: learns_from(model, x, d))(xs, ds)
 
 
-def bad_rows(xs: Any, ds: Any, bad: np.ndarray, start: int | None = None) -> ValueError:
-    """What to say of rows that must not be skipped; ``start`` is where their block begins."""
+def bad_rows(
+    xs: Array | np.ndarray, ds: Array | np.ndarray, bad: np.ndarray, start: int | None = None
+) -> ValueError:
+    """Return the error of rows that must not be skipped; ``start`` is where their block begins."""
     row = int(np.argmax(bad))
     where = "all" if start is None else "this block"
     return ValueError(
@@ -309,11 +234,31 @@ def bad_rows(xs: Any, ds: Any, bad: np.ndarray, start: int | None = None) -> Val
     )
 
 
-def check_state(model: Learner, state: State, xs: Array, key: Any) -> None:
-    """A state to continue from must be one this model makes for this width and dtype."""
-    problem = mismatch(template(model, xs.shape[1], xs.dtype.name, key), state)
-    if problem is not None:
-        raise ValueError(
-            f"state does not belong to this model on xs of {xs.shape[1]} columns and dtype "
-            f"{xs.dtype}: {problem}. Pass the state that a run of the same model returned"
-        )
+def _on_all_cores(
+    model: Separate, state: State, xs: Array, ds: Array, key: Array | None
+) -> tuple[State, Trace]:
+    """Run each target by itself, in the layout that suits it, which a ``vmap`` of it has not."""
+    double: Any = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
+
+    def run_target(j: int) -> tuple[State, Trace]:
+        with jax.enable_x64(double):  # which threads do not inherit
+            return jax.block_until_ready(fold(model.alone(j), states[j], xs, columns[j], key))
+
+    states, columns = _apart(state, ds)
+    first = run_target(0)  # compiles
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return _joined([first, *pool.map(run_target, range(1, model.q))])
+
+
+# Each as one call: a hundred small operations by themselves take as long as a short run.
+@jax.jit
+def _apart(state: State, ds: Array) -> tuple[list[State], list[Array]]:
+    numbers = range(ds.shape[1])
+    return [jax.tree.map(lambda a, j=j: a[j], state) for j in numbers], [ds[:, j] for j in numbers]
+
+
+@jax.jit
+def _joined(runs: list[tuple[State, Trace]]) -> tuple[State, Trace]:
+    states, traces = zip(*runs, strict=True)
+    state = jax.tree.map(lambda *rows: jnp.stack(rows), *states)
+    return state, jax.tree.map(lambda *columns: jnp.stack(columns, axis=1), *traces)

@@ -23,10 +23,10 @@ from jboost.checkpoints.checkpoint import inspect, read, save
 from jboost.core import checks
 from jboost.core.learner import Learner, State
 from jboost.core.numerics import LARGEST
-from jboost.engine import fold as engine
+from jboost.engine import fold
 from jboost.running.blocks import Ahead, Prepared, Source, fitting, pieces, prepare, worth_of_a_call
-from jboost.running.run import Observe, Trace, bad_rows, check_state, checked_key, initial, scan
-from jboost.running.targets import Targets
+from jboost.core.step import Observe, Trace
+from jboost.running.run import bad_rows, check_state, checked_key, initial, targets_of
 
 
 class Block(NamedTuple):
@@ -95,7 +95,7 @@ def run_stream(
       blocks: an iterable of (x, d) blocks, x (n, r) and d (n,), of any lengths; or a pair (xs, ds)
         of arrays or memory maps, of which only the rows in use are read; or a function that is
         given a position in the stream and returns either, from that row on. For a model of q
-        targets, made by :func:`jboost.multi.targets`, d is (n, q).
+        targets, made by :func:`jboost.targets`, d is (n, q).
       key: a ``jax.random.key``, for models that draw; it names the run.
       state: where to begin; by default ``model.init``.
       observe: as for :func:`jboost.run`.
@@ -137,7 +137,7 @@ def run_stream(
             stream._own(checkpoint, every, resume)
         if model.needs_key:
             stream.key = checked_key(stream.key)
-        targets = model.q if isinstance(model, Targets) else None
+        targets = targets_of(model)
         prepared = prepare(blocks, rows, stream.position, jnp.result_type(float), targets)
         stream._source = Ahead(prepared, ahead)
     except BaseException:
@@ -271,8 +271,8 @@ class StreamRun:
             ds = jnp.asarray(block.ds[piece], block.ds.dtype)
             # The states between blocks are promised to the caller; those within one are ours.
             ours = bool(traces)
-            state, trace = engine.fold(
-                scan, self.model, state, xs, ds, self.key, self._observe, donate=ours
+            state, trace = fold(
+                self.model, state, xs, ds, self.key, self._observe, donate=ours
             )
             traces.append(trace)
             start += length

@@ -17,11 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jboost.core.errors import mean_squared_error
 from jboost.core.learner import Learner
 from jboost.core.template import template
 from jboost.engine import fold as engine
 from jboost.engine import lanes
-from jboost.running.run import Observe, Trace, _blocks, _squared_errors, scan
+from jboost.running.run import Observe, Trace, scan
 from jboost.sweeps.devices import ALL, EACH, Device, mesh_of
 
 Metric = Callable[[Trace, Array], Any]
@@ -135,10 +136,8 @@ def _measure(metric: Metric | None, trace: Trace, ds: Array) -> dict[str, Any]:
 
     def one(prediction: Array) -> dict[str, Any]:
         own = trace._replace(prediction=prediction)
-        error, counted = _squared_errors(prediction, ds)
-        count = jnp.maximum(counted.sum(), 1).astype(error.dtype)
         found = {
-            "mse": _blocks(error).sum(axis=1).sum() / count,
+            "mse": mean_squared_error(prediction, ds),
             "skipped": jnp.sum(trace.skipped, dtype=jnp.int32),
         }
         return found if metric is None else {**found, "metric": metric(own, ds)}

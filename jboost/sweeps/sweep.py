@@ -19,8 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost.core import checks
+from jboost.core.arrays import as_array
 from jboost.core.learner import Learner
-from jboost.running.run import Observe, _array, checked, checked_key
+from jboost.running.run import Observe, checked, checked_key
 from jboost.sweeps import chains
 from jboost.sweeps import devices as places
 from jboost.sweeps import grid as grids
@@ -136,8 +137,8 @@ def sweep(
 
 def _streams(xs: Any, ds: Any) -> tuple[np.ndarray, np.ndarray]:
     """(S, T, r) and (S, T), of one float dtype, on the host."""
-    xs = _array("xs", xs, "(T, r), or (S, T, r) for several streams")
-    ds = _array("ds", ds, "(T,), or (S, T) for several streams")
+    xs = as_array("xs", xs, "(T, r), or (S, T, r) for several streams")
+    ds = as_array("ds", ds, "(T,), or (S, T) for several streams")
     if xs.ndim != 3:
         xs, ds, dtype = checked(xs, ds, jnp.result_type(float))
         return np.asarray(xs, dtype)[None], np.asarray(ds, dtype)[None]

@@ -16,7 +16,8 @@ from jboost.core.model import Number, model, static
 from jboost.core.numerics import dtype_of, known
 from jboost.core.products import matvec
 from jboost.core.learner import required_key
-from jboost.core.transform import Transform, real
+from jboost.core.arrays import real
+from jboost.core.transform import Transform
 
 
 @model

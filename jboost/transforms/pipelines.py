@@ -18,7 +18,8 @@ from jboost.core import checks
 from jboost.core.learner import Learner, State
 from jboost.core.sample import Sample
 from jboost.core.model import Number, model
-from jboost.core.transform import Transform, real
+from jboost.core.arrays import real
+from jboost.core.transform import Transform
 
 
 class PipelineState(NamedTuple):

@@ -19,7 +19,7 @@ from jboost.core.learner import Learner, State, Wrapper, required_key
 from jboost.core.sample import Sample
 from jboost.core.model import Number, model, static
 from jboost.core.numerics import dtype_of, known, usable
-from jboost.core.transform import real
+from jboost.core.arrays import real
 
 MEMORY = 100  # samples
 

@@ -129,7 +129,7 @@ def test_intervals_are_those_of_the_model() -> None:
     assert found.shape == (T, 2) and found.dtype == np.float64 and (found[:, 0] < found[:, 1]).all()
     own = OnlineRegressor(jb.Intervals(jb.NLMS(0.5), 0.8)).fit(X, Y)
     np.testing.assert_array_equal(own.predict_interval(X), found)
-    with pytest.raises(ValueError, match="intervals of its own"):
+    with pytest.raises(ValueError, match="has intervals already"):
         OnlineRegressor(own.model, intervals=0.8).fit(X, Y)
     with pytest.raises(ValueError, match="coverage"):
         OnlineRegressor(jb.NLMS(0.5), intervals=90).fit(X, Y)

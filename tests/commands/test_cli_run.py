@@ -535,7 +535,7 @@ def test_models_are_listed_with_their_settings(capsys: Any) -> None:
     out = capsys.readouterr().out
     for name, entry in catalogue.CATALOGUE.items():
         assert f"{name}: {entry.summary}" in out
-        for setting, own in entry.parameters.items():
+        for setting, own in entry.settings.items():
             assert re.search(rf"  {setting}={own.default} +{re.escape(own.allowed)} ", out)
     assert main(["models", "nlms"]) == 0
     assert capsys.readouterr().out.startswith("nlms: ")
@@ -546,7 +546,7 @@ def test_models_are_listed_with_their_settings(capsys: Any) -> None:
 @pytest.mark.parametrize("name", catalogue.CATALOGUE)
 def test_every_named_model_can_be_made_and_takes_its_defaults_as_text(name: str) -> None:
     entry = catalogue.CATALOGUE[name]
-    texts = {key: str(own.default) for key, own in entry.parameters.items()}
+    texts = {key: str(own.default) for key, own in entry.settings.items()}
     made: Any = catalogue.named(name)
     again: Any = catalogue.named(name, texts, impute=False)
     assert made.takes_missing and again.takes_missing == entry.raw

@@ -102,6 +102,12 @@ def test_nothing_counted_is_nan_and_a_metric_that_is_not_defined_too():
     assert np.isnan(metrics.evaluate(relative, [1.0, 2.0, 3.0], [2.0, 2.0, 2.0])).all()
 
 
+def test_an_interval_with_one_bound_covers_nothing():
+    assert metrics.evaluate(Coverage(), [0.0], [0.5], low=[-1.0], high=[1.0]) == 1
+    assert metrics.evaluate(Coverage(), [0.0], [0.5], low=[-1.0]) == 0
+    assert metrics.evaluate(Coverage(), [0.0], [0.5], high=[1.0]) == 0
+
+
 def test_a_curve_is_the_value_after_every_sample():
     d, y, _, _ = stream(60)
     both = {"mse": MSE(), "late": MAE(window=10)}
