@@ -29,8 +29,8 @@ from jboost.engine.packing import Packing
 from jboost.fleets.loops import Way, init, run
 from jboost.running import blocks
 from jboost.running.run import Trace, checked, checked_key, scan
-from jboost.sweeps import many
-from jboost.sweeps.devices import EACH, Device, sharding_of
+from jboost.sweeps import program
+from jboost.sweeps.devices import SPLIT, Device, sharding_of
 
 
 class FleetState(NamedTuple):
@@ -86,7 +86,7 @@ class Fleet:
         self._words = None if self.key is None else jax.random.key_data(self.key)
         generator = None if self.key is None else str(jax.random.key_impl(self.key))
 
-        state = many.example_state(model, self.num_features, self.dtype.name, self.key)
+        state = program.example_state(model, self.num_features, self.dtype.name, self.key)
         sample = jnp.zeros((2, self.num_features), self.dtype), jnp.zeros(2, self.dtype)
         x, d = jax.device_put(sample, self._devices[0])
         plan = engine.plan_for(scan, model, state, x, d, self.key, None)
@@ -160,7 +160,7 @@ class Fleet:
         if have != {(self.num_streams,)}:
             raise ValueError(f"states must be of {self.num_streams} streams, stacked; got {have}")
         words = jax.vmap(self._way.packing.pack)(states)[self._places(self._all())]
-        return FleetState(jax.device_put(words, sharding_of(self._devices, EACH)))
+        return FleetState(jax.device_put(words, sharding_of(self._devices, SPLIT)))
 
     def _all(self) -> np.ndarray:
         return np.arange(self.num_streams)

@@ -12,7 +12,7 @@ from jboost.core.learner import Learner
 from jboost.engine import fold as engine
 from jboost.engine.packing import Packing
 from jboost.running.run import Trace, learns_from
-from jboost.sweeps.devices import ALL, EACH, Device, mesh_of
+from jboost.sweeps.devices import COPIED, SPLIT, Device, mesh_of
 
 
 class Way(NamedTuple):
@@ -59,8 +59,8 @@ def _on_each(way: Way, f: Any, model: Learner, key: Any, *laid: Any) -> Any:
     mesh = mesh_of(way.devices)
     if mesh is None:
         return own(model, key, *laid)
-    specs = (ALL, ALL, *(EACH for _ in laid))
-    return jax.shard_map(own, mesh=mesh, in_specs=specs, out_specs=EACH, check_vma=False)(
+    specs = (COPIED, COPIED, *(SPLIT for _ in laid))
+    return jax.shard_map(own, mesh=mesh, in_specs=specs, out_specs=SPLIT, check_vma=False)(
         model, key, *laid
     )
 
