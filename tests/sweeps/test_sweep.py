@@ -287,7 +287,7 @@ for T in (1, 9):
         sweep(make, {"m": [m], "step": [0.1]}, xs, ds)
     fleet = Fleet(make(1, 0.1), 1, 2)
     fleet.run(fleet.init(), np.zeros(T, int), xs, ds)
-print("alive", fleet._way.form)
+print("alive", fleet._spec.loop)
 """
 
 
