@@ -25,7 +25,7 @@ from common import Experiment, Progress
 from speed_cases import RIDGE, STEP, TARGET, M, Settings, combiner_of, native_settings, stream
 
 import jboost as jb
-from jboost.sweeps import devices, many
+from jboost.sweeps import devices, program
 from jboost.sweeps.sweep import sweep
 
 R = 3
@@ -50,11 +50,11 @@ def equal(T: int, settings: int, keys: int) -> dict[str, Any]:
     steps = np.geomspace(STEP / R / 10, STEP / R, settings)
     drawn = jax.random.split(jax.random.key(0), keys)
     make = partial(jb.bsgd_ru, M, target_mse=TARGET)
-    before = len(many._compiled)
+    before = len(program._compiled)
     start = time.perf_counter()
     table = sweep(make, {"step_size": steps}, xs, ds, drawn, metric=predictions)
     first = time.perf_counter() - start
-    compiled = len(many._compiled) - before
+    compiled = len(program._compiled) - before
     apart, same, start = 0.0, 0, time.perf_counter()
     for row, (step, key) in enumerate(zip(table["step_size"], table["key"], strict=True)):
         alone = jb.run(make(step_size=float(step)), xs, ds, drawn[key])[1].prediction

@@ -7,9 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from jboost import baselines as baselines
-from jboost.core.learner import Learner
-from jboost.core.model import model, static
-from jboost.core.transform import Transform
+from jboost import engine as engine
 from jboost.automatic import auto
 from jboost.boosting.booster import boost
 from jboost.boosting.models import bnm_dr, bnm_ru, bnm_wu, bsgd_dr, bsgd_ru, bsgd_wu
@@ -19,7 +17,10 @@ from jboost.combiners.alike import ScaleAlike
 from jboost.combiners.combine import NSGD, Uniform
 from jboost.combiners.refine import Refined
 from jboost.core import metrics as metrics
-from jboost import engine as engine
+from jboost.core.errors import ase
+from jboost.core.learner import Learner
+from jboost.core.model import model, static
+from jboost.core.transform import Transform
 from jboost.learners import (
     NLMS,
     SGD,
@@ -31,7 +32,6 @@ from jboost.learners import (
 )
 from jboost.learners import networks as networks
 from jboost.paper import streams
-from jboost.core.errors import ase
 from jboost.running.run import mse, run
 from jboost.transforms import (
     Bias,
@@ -50,8 +50,8 @@ from jboost.wrappers.delayed import Delayed, Pending
 from jboost.wrappers.intervals import Intervals
 from jboost.wrappers.robust import Huber
 from jboost.wrappers.scored import Scored
-from jboost.wrappers.targets import targets
 from jboost.wrappers.selftuning import SelfTuning
+from jboost.wrappers.targets import targets
 from jboost.wrappers.weights import Budget, WeightColumn
 
 if TYPE_CHECKING:

@@ -23,10 +23,12 @@ import numpy as np
 from jboost.boosting.booster import BoostedState
 from jboost.core.learner import Learner, State
 from jboost.core.numerics import usable
+from jboost.core.step import step as one_step
 from jboost.core.template import template
-from jboost.engine import fold as engine
+from jboost.engine.folds import plan_for
+from jboost.engine.kernel import key_of, key_words, one_kernel, outermost, quickly
 from jboost.engine.packing import Packing
-from jboost.running.run import initial, scan
+from jboost.running.run import initial
 from jboost.transforms.pipelines import PipelineState
 from jboost.transforms.target import ScaledState
 from jboost.wrappers.intervals import Intervals
@@ -50,7 +52,7 @@ class _Kind(NamedTuple):
     packing: Packing
     num_features: int
     impl: str | None
-    form: str
+    kernel: bool
     long: bool
 
 
@@ -175,10 +177,10 @@ class Feed:
         both = jax.tree.map(jnp.asarray, (model, state))
         packing = Packing.of(both)
         few = jnp.zeros((2, width), dtype), jnp.zeros(2, dtype)
-        plan = engine.plan_for(scan, model, both[1], *few, key, None)
+        plan = plan_for(model, both[1], *few, key)
         if key is not None and not model.needs_key and not _draws(packing, _impl(key), *few):
             key = None  # it was for ``init`` alone: one program, whether there was a key or not
-        self._kind = _Kind(packing, width, _impl(key), plan.form, plan.long)
+        self._kind = _Kind(packing, width, _impl(key), plan.kernel, plan.long)
         self._key_data = None if key is None else jax.random.key_data(key)
         self._words = _packed(self._kind.packing, both)
         # To look one up by its kind is slow.
@@ -252,12 +254,11 @@ class Feed:
         return np.asarray(estimates)
 
 
-UNOPTIMISED = {"xla_backend_optimization_level": 0}  # what is done once compiles faster so
-_packed = jax.jit(Packing.pack, static_argnums=0, compiler_options=UNOPTIMISED)
+_packed = quickly(Packing.pack, static_argnums=0)
 
 
 def _impl(key: Any) -> str | None:
-    return None if key is None else str(jax.random.key_impl(key))
+    return key_words(key)[1]
 
 
 _drawing: dict[Any, bool] = {}
@@ -290,7 +291,7 @@ def _program(kind: _Kind, length: int, level: int) -> Callable[..., Any]:
 
     def advance(words: Any, key_data: Any, rows: Any) -> Any:
         model, state = kind.packing.unpack(words)
-        key = None if key_data is None else jax.random.wrap_key_data(key_data, impl=kind.impl)
+        key = key_of(key_data, kind.impl)
         weights = rows[:, r + 1]
 
         def more(carried: tuple[Any, ...]) -> Any:
@@ -302,13 +303,9 @@ def _program(kind: _Kind, length: int, level: int) -> Callable[..., Any]:
             i, state, estimates = carried
             row = jax.lax.dynamic_index_in_dim(rows, i, keepdims=False)
             x, d, weight = row[:r], row[r], row[r + 1]
+            has_answer = usable(d) & (weight > 0)
+            after, _ = one_step(model, state, x, d, key, weight=weight, has_answer=has_answer)
             estimate = _said(model, state, x)
-            after = jax.lax.cond(
-                usable(d) & (weight > 0),
-                lambda state: model.update(state, x, d, weight=weight, key=key),
-                lambda state: state,
-                state,
-            )
             return i + 1, after, jax.lax.dynamic_update_index_in_dim(estimates, estimate, i, 0)
 
         like = jax.eval_shape(_said, model, state, rows[0, :r])
@@ -317,13 +314,12 @@ def _program(kind: _Kind, length: int, level: int) -> Callable[..., Any]:
         return kind.packing.pack((model, state)), estimates
 
     def kernel(words: Any, key_data: Any, rows: Any) -> Any:
-        made, (_, corner, _) = engine.one_kernel(advance, words, key_data, rows)
-        return *made, corner  # the key may be for ``init`` alone; the others are used for certain
+        outputs, corners = one_kernel(advance, words, key_data, rows)
+        return *outputs, corners
 
-    if kind.form == "kernel":
-        effort = {"xla_backend_optimization_level": level} if kind.long else {}
-        return jax.jit(kernel, compiler_options=engine.OPTIONS | effort)
-    return jax.jit(lambda *operands: (*advance(*operands), None))
+    if kind.kernel:
+        return outermost(kernel, kernel=True, level=level if kind.long else None)
+    return outermost(lambda *operands: (*advance(*operands), None))
 
 
 def _said(model: Learner, state: State, x: Any) -> Any:
@@ -334,9 +330,9 @@ def _said(model: Learner, state: State, x: Any) -> Any:
     return estimate
 
 
-@functools.partial(jax.jit, compiler_options=UNOPTIMISED)
+@quickly
 def _looked(model: Learner, state: State, x: Any, key: Any) -> Any:
-    return model.info(state, x, jnp.asarray(jnp.nan, x.dtype), key)["y"]
+    return model.info(state, model.sample(state, x, jnp.nan, key=key))["y"]
 
 
 def _is_booster(state: State) -> bool:

@@ -6,7 +6,7 @@ boosting has a file of its own.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -16,9 +16,10 @@ from jboost.boosting.booster import Boosted, boost
 from jboost.boosting.modes import PoissonReuse
 from jboost.combiners.combine import Uniform
 from jboost.core.learner import Learner
-from jboost.core.sample import Sample
 from jboost.core.model import Number, model
 from jboost.core.numerics import Sum, dtype_of
+from jboost.core.sample import Sample
+
 
 class MeanState(NamedTuple):
     """Σ λ d and Σ λ."""

@@ -8,7 +8,7 @@ Learner, so it can be boosted, mixed, piped and swept like any other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -232,9 +232,7 @@ class Boosted(Learner):
         if rows is None or not jnp.ndim(rows):
             return [None] * len(self.sizes)
         rows, starts = jnp.asarray(rows), [sum(self.sizes[:g]) for g in range(len(self.sizes))]
-        return [
-            rows[start : start + size] for start, size in zip(starts, self.sizes, strict=True)
-        ]
+        return [rows[start : start + size] for start, size in zip(starts, self.sizes, strict=True)]
 
     def _combiner_key(self, key: Array | None) -> Array | None:
         if key is None or not self.combiner.needs_key:
@@ -275,9 +273,9 @@ def boost(
 
     Args:
       learner: a learner, or a list of them (then m is its length), or a function that makes the
-        k-th, k = 0 … m − 1. Learners that differ in their floats alone run as one stack; a learner whose
-        floats have shape (m,) is such a stack already. Copies of a learner that draws at its start,
-        such as one behind ``RandomFourier``, draw differently.
+        k-th, k = 0 … m − 1. Learners that differ in their floats alone run as one stack; a
+        learner whose floats have shape (m,) is such a stack already. Copies of a learner that draws
+        at its start, such as one behind ``RandomFourier``, draw differently.
       m: the number of learners, at least 1.
       target_mse: σ_m² ≥ 0, the modified desired MSE; about the MSE that is hoped for.
       dependence: c ≥ 0, by default 1.

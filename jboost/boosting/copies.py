@@ -111,9 +111,7 @@ def _levels(node: Any) -> list[int]:
 
     children = jax.tree.leaves(node, is_leaf=holds_learners)
     return [
-        level
-        for child in children
-        for level in (_levels(child) if holds_learners(child) else [0])
+        level for child in children for level in (_levels(child) if holds_learners(child) else [0])
     ]
 
 

@@ -26,10 +26,10 @@ from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
 from jboost.core.learner import Learner, State
-from jboost.core.sample import Sample
 from jboost.core.model import Number, model
 from jboost.core.numerics import Sum, dtype_of, known
 from jboost.core.products import dot
+from jboost.core.sample import Sample
 
 # With V = 2.2 Σ r², r/√V ≥ −0.675, and exp(x − x²) ≤ 1 + x holds down to −0.683.
 BERNSTEIN = 2.2

@@ -1,4 +1,4 @@
-"""A combiner in the target's own units: the estimates that it combines are scaled as the target is."""
+"""A combiner in the target's own units: it scales the estimates as it scales the target."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from jax.typing import ArrayLike, DTypeLike
 
 from jboost.combiners.combine import from_mean
 from jboost.core import checks
-from jboost.core.learner import Learner, State
-from jboost.core.sample import Sample
-from jboost.core.model import Number, model
-from jboost.core.numerics import known
 from jboost.core.arrays import real
+from jboost.core.learner import Learner
+from jboost.core.model import model
+from jboost.core.numerics import known
+from jboost.core.sample import Sample
 from jboost.transforms.scale import Scale
 from jboost.transforms.target import ScaledState
 

@@ -6,16 +6,16 @@ linear, its coefficients are z − 1/m exactly.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core.learner import Learner, State
-from jboost.core.sample import Sample
-from jboost.core.model import Number, model
+from jboost.core.model import model
 from jboost.core.numerics import dtype_of, known
+from jboost.core.sample import Sample
 from jboost.learners.sgd import NLMS
 
 NSGD = NLMS  # the paper's name for it: z ← z + μ_z e y/‖y‖²

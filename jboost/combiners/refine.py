@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -12,8 +12,8 @@ from jboost.combiners.aggregate import BOA, MLPoly
 from jboost.combiners.combine import from_mean
 from jboost.core import checks
 from jboost.core.learner import Learner, State
+from jboost.core.model import model
 from jboost.core.sample import Sample
-from jboost.core.model import Number, model
 from jboost.learners.newton import Newton
 
 
@@ -88,9 +88,7 @@ class Refined(Learner):
         p = both[0]
         return RefinedState(
             self.mix.learn(state.mix, sample),
-            self.correction.learn(
-                state.correction, sample.with_input(x - p).with_target(d - p)
-            ),
+            self.correction.learn(state.correction, sample.with_input(x - p).with_target(d - p)),
             self.judge.learn(state.judge, sample.with_input(both)),
         )
 

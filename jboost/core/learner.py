@@ -131,9 +131,7 @@ class Learner(abc.ABC):
         key of the whole run.
         """
         checks.spending(weight, repeats)
-        return self.learn(
-            state, self.sample(state, x, d, weight=weight, repeats=repeats, key=key)
-        )
+        return self.learn(state, self.sample(state, x, d, weight=weight, repeats=repeats, key=key))
 
     def info(self, state: State, sample: Sample) -> dict[str, Any]:
         """Return what a run may record about one step besides the prediction."""

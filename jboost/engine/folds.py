@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,15 +12,23 @@ from jboost.core.learner import Learner, State
 from jboost.core.step import Observe, Trace, over_time
 from jboost.engine import layout as layouts
 from jboost.engine.kernel import (
-    UNROLLING_LEVEL,
     USUAL_LEVEL,
     key_of,
     key_words,
     one_kernel,
     outermost,
+    programs,
 )
 from jboost.engine.layout import Layout
-from jboost.engine.plan import Plan, Plans, inside_a_transformation, log, look_at, objection
+from jboost.engine.plan import (
+    Plan,
+    Plans,
+    inside_a_transformation,
+    log,
+    look_at,
+    objection,
+    size_of,
+)
 
 _plans = Plans()
 _last: Plan | None = None
@@ -53,8 +62,8 @@ def fold(
         return _inside(model, state, xs, ds, key, observe)
     plan = _last = plan_for(model, state, xs, ds, key, observe)
     log.debug("%s form: %s", "kernel" if plan.kernel else "plain", plan.reason)
-    program, form = _program(plan, donate), (plan.kernel, plan.layout)
-    return program(*form, model, state, xs, ds, *key_words(key), observe)[0]
+    program = _in_place if donate and not plan.kernel else _programs[plan.level]
+    return program(plan.kernel, plan.layout, model, state, xs, ds, *key_words(key), observe)[0]
 
 
 def plan_for(
@@ -68,18 +77,14 @@ def plan_for(
     """Return the plan of a run, looking once at each structure of model and state."""
 
     def make() -> Plan:
-        refusal = objection(state, {device.platform for device in xs.devices()})
+        refusal = objection(size_of(state), {device.platform for device in xs.devices()})
         if refusal is None:
-
-            def trace(plan: Plan) -> Any:
-                program, form = _program(plan), (plan.kernel, plan.layout)
-                return program.trace(*form, model, state, xs, ds, *key_words(key), observe)
-
             layout = layouts.choose(model, state, kernel=True)
-            kernel = look_at(Plan(True, "", layout, level=USUAL_LEVEL), state, trace)
-            if kernel.kernel:
-                return kernel
-            refusal = kernel.reason
+            operands = (model, state, xs, ds, *key_words(key), observe)
+            plan = look_at(_programs[USUAL_LEVEL].trace(True, layout, *operands), state, layout)
+            if plan.kernel:
+                return plan
+            refusal = plan.reason
         return Plan(False, refusal, layouts.choose(model, state, kernel=False))
 
     generator = key_words(key)[1]
@@ -119,15 +124,48 @@ def _fold(
 
 _STATIC = {"static_argnames": ("kernel", "layout", "generator", "observe")}
 _inside = jax.jit(over_time, static_argnames="observe")
-_plain = outermost(_fold, **_STATIC)
-_plain_in_place = outermost(_fold, donate_argnames="state", **_STATIC)
-_kernels = {
-    level: outermost(_fold, kernel=True, level=level, **_STATIC)
-    for level in (USUAL_LEVEL, UNROLLING_LEVEL)
-}
+_programs = programs(_fold, **_STATIC)
+_in_place = outermost(_fold, donate_argnames="state", **_STATIC)
 
 
-def _program(plan: Plan, donate: bool = False) -> Any:
-    if plan.kernel:
-        return _kernels[plan.level or USUAL_LEVEL]
-    return _plain_in_place if donate else _plain
+def call(
+    f: Callable[..., Any], size: int, operands: tuple[Any, ...], key: Array | None, observe: Any
+) -> Any:
+    """Return ``f(*operands, key, observe)``, compiled in the form that suits it.
+
+    For loops over time that are not :func:`fold`. ``f`` is a function of a module, ``size`` the
+    bytes that it carries from step to step.
+    """
+    words, generator = key_words(key)
+    if inside_a_transformation(operands, key):
+        return _call(False, f, operands, words, generator, observe)[0]
+
+    def make() -> Plan:
+        devices = {
+            d for a in jax.tree.leaves(operands) if isinstance(a, Array) for d in a.devices()
+        }
+        refusal = objection(size, {device.platform for device in devices})
+        if refusal is not None:
+            return Plan(False, refusal)
+        program = _calls[USUAL_LEVEL].trace(True, f, operands, words, generator, observe)
+        return look_at(program, (), Layout())
+
+    plan = _plans.get(observe, operands, (f, size, generator), make)
+    return _calls[plan.level](plan.kernel, f, operands, words, generator, observe)[0]
+
+
+def _call(
+    kernel: bool,
+    f: Callable[..., Any],
+    operands: tuple[Any, ...],
+    words: Array | None,
+    generator: str | None,
+    observe: Any,
+) -> tuple[Any, Array | None]:
+    def whole(operands: tuple[Any, ...], words: Array | None) -> Any:
+        return f(*operands, key_of(words, generator), observe)
+
+    return one_kernel(whole, operands, words) if kernel else (whole(operands, words), None)
+
+
+_calls = programs(_call, static_argnames=("kernel", "f", "generator", "observe"))

@@ -33,8 +33,7 @@ USUAL_LEVEL, UNROLLING_LEVEL, QUICKEST_LEVEL = 2, 3, 0
 
 # What a kernel may hold: element-wise operations, reductions, products, slices and control flow.
 # Sorting, scattering, linear algebra, callbacks and the like fail to compile there.
-POSSIBLE = frozenset(
-    """
+_POSSIBLE = """
     abs add add_any and argmax argmin atan2 bitcast_convert_type broadcast_in_dim cbrt ceil clamp
     concatenate cond convert_element_type copy copy_p cos cosh cumlogsumexp cummax cummin cumprod
     cumsum custom_jvp_call custom_vjp_call custom_vmap_call div dot_general dynamic_slice
@@ -45,8 +44,8 @@ POSSIBLE = frozenset(
     rem reshape rev round rsqrt scan select_n shift_left shift_right_arithmetic shift_right_logical
     sign sin sinh slice split sqrt square squeeze stack stop_gradient sub tan tanh threefry2x32
     transpose while xla_metadata_value xor
-    """.split()
-)
+"""
+POSSIBLE = frozenset(_POSSIBLE.split())
 
 
 def outermost(
@@ -61,6 +60,13 @@ def outermost(
     if level is not None and LEVEL not in os.environ.get("XLA_FLAGS", ""):
         options[LEVEL] = level
     return jax.jit(f, compiler_options=options or None, **settings)
+
+
+def programs(f: Callable[..., Any], **settings: Any) -> dict[int | None, Any]:
+    """Return f compiled by :func:`outermost` for each level of a plan; None is the plain form."""
+    levels = (USUAL_LEVEL, UNROLLING_LEVEL)
+    kernels = {level: outermost(f, kernel=True, level=level, **settings) for level in levels}
+    return {None: outermost(f, **settings), **kernels}
 
 
 def one_kernel(

@@ -327,9 +327,7 @@ def _outermost(tree: Any, kind: type) -> list[Any]:
     return [node for node in nodes if isinstance(node, kind)]
 
 
-def _replace(
-    tree: _Tree, kind: type | tuple[type, ...], f: Callable[[Any], Any]
-) -> _Tree:
+def _replace(tree: _Tree, kind: type | tuple[type, ...], f: Callable[[Any], Any]) -> _Tree:
     """Return the tree with each of the outermost nodes of a kind replaced."""
     return jax.tree.map(
         lambda node: f(node) if isinstance(node, kind) else node,

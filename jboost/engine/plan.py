@@ -78,8 +78,11 @@ def inside_a_transformation(*arguments: Any) -> bool:
 _zero = jax.jit(lambda: jnp.zeros(()))  # compiled, it costs a call 5 µs
 
 
-def objection(state: State, platforms: set[str]) -> str | None:
-    """Return why a run with this state cannot be one kernel, before its program is looked at."""
+def objection(size: int, platforms: set[str]) -> str | None:
+    """Return why a run cannot be one kernel, before its program is looked at.
+
+    ``size`` is that of the state in bytes.
+    """
     if _choice == "plain":
         return "the fast form is switched off"
     if platforms != {"cpu"}:
@@ -92,31 +95,33 @@ def objection(state: State, platforms: set[str]) -> str | None:
         return f"one kernel is not tested with jax {jax.__version__}"
     if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
         return "jit is disabled"
-    size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
     if size > LARGEST_KERNEL:
         return f"a state of {size:,} bytes is more than one kernel is good for"
     return None
 
 
-def look_at(kernel: Plan, state: State, trace: Callable[[Plan], Any]) -> Plan:
+def look_at(program: Any, state: State, layout: Layout) -> Plan:
     """Return the plan for a kernel, or a plain one where its program holds what a kernel cannot.
 
-    ``trace(plan)`` is the traced program.
+    ``program`` is the traced program, ``state`` what it carries from step to step.
     """
-    names = [*operations(trace(kernel).jaxpr.jaxpr)]
+    names = [*operations(program.jaxpr.jaxpr)]
     impossible = {*names} - POSSIBLE
     if impossible:
         reason = f"not known to compile as one kernel: {', '.join(sorted(impossible))}"
         return Plan(False, reason)
-    size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
     long = len(names) > LONG
     level = UNROLLING_LEVEL if not long and _is_wide(state) else USUAL_LEVEL
-    reason = f"a state of {size:,} bytes in one kernel"
-    return kernel._replace(reason=reason, long=long, level=level)
+    return Plan(True, f"a state of {size_of(state):,} bytes in one kernel", layout, long, level)
+
+
+def size_of(state: State) -> int:
+    """Return the size of a state in bytes."""
+    return sum(leaf.nbytes for leaf in jax.tree.leaves(state))
 
 
 def _is_wide(state: State) -> bool:
-    """Return whether the state holds copies of matrices that are wide, but still written as sums."""
+    """Return whether copies in the state are wide matrices that are still written as sums."""
     sides = [leaf.shape[-1] for leaf in jax.tree.leaves(state) if leaf.ndim > 2]
     return any(WIDEST_AT_USUAL_LEVEL < side <= LARGEST_SUM for side in sides)
 

@@ -1,4 +1,4 @@
-"""Many streams at once, each with a state of its own.
+"""One model for each of very many streams.
 
 May import from `core` to `sweeps`.
 """

@@ -1,40 +1,45 @@
-"""Fleets: one model for each of very many streams, whose samples come as they come.
+"""Fleets: one model for each of very many streams, whose samples arrive in any order.
 
-A block is rows (stream, x, d) in the order of their arrival: some streams have none in it, some
-several. Only the states of the streams in it are touched, each in the order of its own rows, so
-that every stream's run is the one it would have had alone.
+A block is rows (stream, x, d) in the order of their arrival: a stream may have no row in it, or
+several. A block changes only the states of the streams in it, each in the order of that stream's
+rows, so that every stream's run is the same as if the stream were alone.
 
 The states of all streams are one array, a row of words for each (:mod:`jboost.engine.packing`).
 On a CPU one kernel walks the rows of a block and changes the states in place. On other devices the
-rows are taken in rounds, of which each has a stream at most once: gather, ``vmap``, scatter.
-Several devices share the streams by ``shard_map``; two cores are two devices after
-``jax.config.update("jax_num_cpu_devices", 2)``, which JAX wants before its first computation.
+rows are taken in rounds, each stream at most once in a round: gather, ``vmap``, scatter.
+Several devices share the streams by ``shard_map``. To have two cores as two devices, call
+``jax.config.update("jax_num_cpu_devices", 2)`` before JAX's first computation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
 from jboost.core.learner import Learner, State
 from jboost.core.numerics import dtype_of
-from jboost.engine import fold as engine
+from jboost.core.step import Trace
+from jboost.engine.folds import plan_for
 from jboost.engine.packing import Packing
-from jboost.fleets.loops import Way, init, run
+from jboost.fleets import loops
 from jboost.running import blocks
-from jboost.running.run import Trace, checked, checked_key, scan
-from jboost.sweeps import many
-from jboost.sweeps.devices import EACH, Device, sharding_of
+from jboost.running.run import checked_key, checked_stream
+from jboost.sweeps import program
+from jboost.sweeps.devices import SPLIT, Device, sharding_of
 
 
 class FleetState(NamedTuple):
-    """(D, ceil(N / D), words): stream i is row i // D on device i % D."""
+    """The states of all streams.
+
+    words: (D, ceil(N / D), width), the packed states; stream i is row i // D on device i % D.
+    """
 
     words: Array
 
@@ -43,14 +48,14 @@ class Fleet:
     """One model for each of many streams.
 
     Args:
-      model: any learner; all streams have its settings, each its own state.
-      num_streams: how many there are; they are called 0 … num_streams − 1.
-      num_features: r, of all of them.
+      model: any learner; all streams share its settings, and each has its own state.
+      num_streams: how many streams there are, numbered 0 … num_streams − 1.
+      num_features: r, the same for all streams.
       key: a ``jax.random.key``, for models that draw; stream i has ``fold_in(key, i)``.
-      dtype: of the states, by default JAX's default float.
-      devices: which to use, by default all that this process has.
-      form: "rows" walks a block row by row, "rounds" takes one row of each stream at a time; by
-        default the former on a CPU.
+      dtype: the dtype of the states, by default JAX's default float.
+      devices: the devices to use, by default all of this process.
+      schedule: "rows" takes a block row by row; "rounds" takes the first row of every stream at
+        once, then all second rows, and so on. By default "rows" on a CPU, "rounds" elsewhere.
 
     >>> import jboost as jb
     >>> fleet = Fleet(jb.SGD(0.5), num_streams=1000, num_features=1)
@@ -68,10 +73,10 @@ class Fleet:
         num_streams: int,
         num_features: int,
         *,
-        key: Any = None,
-        dtype: Any = None,
+        key: Array | None = None,
+        dtype: DTypeLike | None = None,
         devices: Iterable[Device] | None = None,
-        form: str | None = None,
+        schedule: str | None = None,
     ):
         advice = "a learner such as bsgd_wu(…) or SGD(step_size=0.1)"
         self.model = checks.instance("model", model, Learner, advice)
@@ -80,130 +85,131 @@ class Fleet:
         self.key = checked_key(key) if model.needs_key else None
         self.dtype = dtype_of(dtype)
         self._devices = tuple(jax.local_devices() if devices is None else devices)
-        on_cpu = self._devices[0].platform == "cpu"
-        walk = ("rows" if on_cpu else "rounds") if form is None else form
-        self._by_rounds = checks.choice("form", walk, ("rows", "rounds")) == "rounds"
-        self._words = None if self.key is None else jax.random.key_data(self.key)
+        if schedule is None:
+            schedule = "rows" if self._devices[0].platform == "cpu" else "rounds"
+        self._by_rounds = checks.choice("schedule", schedule, ("rows", "rounds")) == "rounds"
+        self._key_words = None if self.key is None else jax.random.key_data(self.key)
         generator = None if self.key is None else str(jax.random.key_impl(self.key))
 
-        state = many.example_state(model, self.num_features, self.dtype.name, self.key)
-        sample = jnp.zeros((2, self.num_features), self.dtype), jnp.zeros(2, self.dtype)
-        x, d = jax.device_put(sample, self._devices[0])
-        plan = engine.plan_for(scan, model, state, x, d, self.key, None)
-        self._call = blocks.worth_of_a_call(state)
-        self._way = Way(
-            Packing.of(state),
-            "rounds" if self._by_rounds else plan.form,
-            self._devices,
-            self.num_features,
-            self.dtype,
-            generator,
+        state = program.example_state(model, self.num_features, self.dtype.name, self.key)
+        samples = jnp.zeros((2, self.num_features), self.dtype), jnp.zeros(2, self.dtype)
+        xs, ds = jax.device_put(samples, self._devices[0])
+        plan = plan_for(model, state, xs, ds, self.key, None)
+        loop = "rounds" if self._by_rounds else plan.form
+        self._worth_of_a_call = blocks.worth_of_a_call(state)
+        self._spec = loops.FleetSpec(
+            Packing.of(state), loop, self._devices, self.num_features, self.dtype, generator
         )
 
     def init(self) -> FleetState:
         """The states before any data."""
-        return FleetState(init(self._way, self.model, self._words, self._places(self._all())))
+        streams = self._streams_by_device()
+        return FleetState(loops.init(self._spec, self.model, self._key_words, streams))
 
     def run(
-        self, state: FleetState, ids: Any, xs: Any, ds: Any, *, donate: bool = False
+        self,
+        state: FleetState,
+        ids: ArrayLike | Sequence[int],
+        xs: ArrayLike,
+        ds: ArrayLike,
+        *,
+        donate: bool = False,
     ) -> tuple[FleetState, Trace]:
-        """Run a block of rows: at each predict, then learn, by the stream it belongs to.
+        """Run a block: at each row, the row's stream predicts, then learns.
 
         Args:
-          state: of :meth:`init`, or of the block before.
-          ids: (n,) streams, in the order of arrival; the same one may come again.
+          state: the state that :meth:`init` or the block before returned.
+          ids: (n,) numbers of streams, in the order of arrival; a stream may come several times.
           xs: (n, r) inputs.
           ds: (n,) targets; NaN asks for a prediction and teaches nothing.
-          donate: let the new state take the old one's memory, which saves a copy of all states; the
-            old one cannot be used again.
+          donate: let the new state take the memory of the old one, which saves a copy of all
+            states. The old state cannot be used again.
 
         Returns:
           The new state, and the trace of the rows, in their order.
         """
-        xs, ds, _ = checked(xs, ds, jnp.result_type(float))
-        ids = self._checked_ids(ids, len(xs))
-        if xs.shape[1] != self.num_features:
-            raise ValueError(f"xs must have {self.num_features} columns; got shape {xs.shape}")
-        fits = (len(self._devices), -(-self.num_streams // len(self._devices)))
-        if state.words.shape != (*fits, self._way.packing.width):
+        inputs, targets, _ = checked_stream(xs, ds, jnp.result_type(float))
+        streams = self._checked_ids(ids, len(inputs))
+        if inputs.shape[1] != self.num_features:
+            raise ValueError(f"xs must have {self.num_features} columns; got shape {inputs.shape}")
+        devices = len(self._devices)
+        rows_per_device = -(-self.num_streams // devices)
+        if state.words.shape != (devices, rows_per_device, self._spec.packing.width):
             raise ValueError("state does not belong to this fleet; pass what init or run returned")
-        xs, ds = np.asarray(xs, self.dtype), np.asarray(ds, self.dtype)
+        inputs, targets = np.asarray(inputs, self.dtype), np.asarray(targets, self.dtype)
         words = state.words if donate else state.words.copy()
         calls = []
-        for rows in self._calls(ids):
-            real = rows >= 0
-            beyond = len(self._devices) * (words.shape[1] + np.arange(rows.shape[1]))
+        for rows in self._calls(streams):
+            is_row = rows >= 0
+            beyond = devices * (rows_per_device + np.arange(rows.shape[1]))
             block = (
-                np.where(real, ids[rows], beyond).astype(np.int32),
-                np.where(real[..., None], xs[rows], 0),
-                np.where(real, ds[rows], np.nan).astype(self.dtype),
+                np.where(is_row, streams[rows], beyond).astype(np.int32),
+                np.where(is_row[..., None], inputs[rows], 0),
+                np.where(is_row, targets[rows], np.nan).astype(self.dtype),
             )
-            words, trace = run(self._way, self.model, self._words, words, block)
+            words, trace = loops.run(self._spec, self.model, self._key_words, words, block)
             calls.append((rows, trace))
-        prediction, skipped = np.empty(len(ids), self.dtype), np.empty(len(ids), bool)
-        for rows, trace in calls:
-            real = rows >= 0
-            prediction[rows[real]] = np.asarray(trace.prediction)[real]
-            skipped[rows[real]] = np.asarray(trace.skipped)[real]
+        prediction, skipped = np.empty(len(streams), self.dtype), np.empty(len(streams), bool)
+        for rows, trace in calls:  # only now: to read a trace is to wait for its call
+            is_row = rows >= 0
+            prediction[rows[is_row]] = np.asarray(trace.prediction)[is_row]
+            skipped[rows[is_row]] = np.asarray(trace.skipped)[is_row]
         return FleetState(words), Trace(jnp.asarray(prediction), jnp.asarray(skipped), None)
 
-    def states(self, state: FleetState, ids: Any = None) -> State:
-        """The model's states of some streams, or of all, stacked: what ``jboost.save`` takes."""
-        ids = self._all() if ids is None else self._checked_ids(ids)
-        count = len(self._devices)
-        words = state.words[ids % count, ids // count]
-        return jax.vmap(self._way.packing.unpack)(words)
+    def states(self, state: FleetState, ids: ArrayLike | Sequence[int] | None = None) -> State:
+        """The model's states of the named streams, or of all, stacked: ``jboost.save`` takes it."""
+        streams = np.arange(self.num_streams) if ids is None else self._checked_ids(ids)
+        device, row = streams % len(self._devices), streams // len(self._devices)
+        return jax.vmap(self._spec.packing.unpack)(state.words[device, row])
 
     def from_states(self, states: State) -> FleetState:
         """The fleet's state from the stacked states of all streams."""
-        have = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(states)}
-        if have != {(self.num_streams,)}:
-            raise ValueError(f"states must be of {self.num_streams} streams, stacked; got {have}")
-        words = jax.vmap(self._way.packing.pack)(states)[self._places(self._all())]
-        return FleetState(jax.device_put(words, sharding_of(self._devices, EACH)))
+        lengths = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(states)}
+        if lengths != {(self.num_streams,)}:
+            got = sorted(lengths)
+            raise ValueError(f"states must be of {self.num_streams} streams, stacked; got {got}")
+        words = jax.vmap(self._spec.packing.pack)(states)[self._streams_by_device()]
+        return FleetState(jax.device_put(words, sharding_of(self._devices, SPLIT)))
 
-    def _all(self) -> np.ndarray:
-        return np.arange(self.num_streams)
+    def _streams_by_device(self) -> np.ndarray:
+        """(D, ceil(N / D)): the stream of each row of each device; the last stream fills up."""
+        devices = len(self._devices)
+        padded = np.arange(-(-self.num_streams // devices) * devices, dtype=np.int32)
+        return np.minimum(padded, self.num_streams - 1).reshape(-1, devices).T
 
-    def _places(self, ids: np.ndarray) -> np.ndarray:
-        """(D, …): which stream has which place; the last stands in where there are too few."""
-        count = len(self._devices)
-        rows = -(-len(ids) // count)
-        padded = np.minimum(np.arange(rows * count), len(ids) - 1)
-        return ids[padded].reshape(rows, count).T.astype(np.int32)
-
-    def _checked_ids(self, ids: Any, rows: int | None = None) -> np.ndarray:
+    def _checked_ids(self, ids: ArrayLike | Sequence[int], rows: int | None = None) -> np.ndarray:
         array = np.asarray(ids)
         if array.ndim != 1 or rows not in (None, len(array)):
-            wanted = "(n,)" if rows is None else f"({rows},), one for each row of xs"
-            raise ValueError(f"ids must have shape {wanted}; got {array.shape}")
+            shape = "(n,)" if rows is None else f"({rows},), one for each row of xs"
+            raise ValueError(f"ids must have shape {shape}; got {array.shape}")
         if array.dtype.kind not in "iu":
             raise TypeError(f"ids must be whole numbers; got dtype {array.dtype}")
         bad = (array < 0) | (array >= self.num_streams)
         if bad.any():
-            place = int(np.argmax(bad))
+            row = int(np.argmax(bad))
             raise ValueError(
-                f"ids must be streams from 0 to {self.num_streams - 1}; "
-                f"row {place} has {array[place]}"
+                f"ids must be streams from 0 to {self.num_streams - 1}; row {row} has {array[row]}"
             )
         return array.astype(np.int64)
 
-    def _calls(self, ids: np.ndarray) -> Iterator[np.ndarray]:
-        """(D, L) rows for every call of the program, −1 where a device has fewer."""
-        nth = np.zeros(len(ids), np.int64)  # how many rows of its stream come before a row
+    def _calls(self, streams: np.ndarray) -> Iterator[np.ndarray]:
+        """The rows (D, L) for each call of the compiled loop; −1 where a device has fewer rows."""
+        turn = np.zeros(len(streams), np.int64)  # the round in which a row is taken
         if self._by_rounds:
-            order = np.argsort(ids, kind="stable")
-            first = np.r_[True, np.diff(ids[order]) > 0]
-            nth[order] = np.arange(len(ids)) - np.flatnonzero(first)[np.cumsum(first) - 1]
-        count = len(self._devices)
-        for turn in range(int(nth.max()) + 1):
-            now = np.flatnonzero(nth == turn)
-            own = [now[ids[now] % count == place] for place in range(count)]
+            order = np.argsort(streams, kind="stable")
+            first = np.r_[True, np.diff(streams[order]) > 0]
+            turn[order] = np.arange(len(streams)) - np.flatnonzero(first)[np.cumsum(first) - 1]
+        devices = len(self._devices)
+        for now in range(int(turn.max()) + 1):
+            of_device = [
+                np.flatnonzero((turn == now) & (streams % devices == device))
+                for device in range(devices)
+            ]
             start = 0
-            for length in blocks.pieces(max(map(len, own)), self._call):
-                rows = np.full((count, length), -1)
-                for place, mine in enumerate(own):
-                    piece = mine[start : start + length]
-                    rows[place, : len(piece)] = piece
+            for length in blocks.pieces(max(map(len, of_device)), self._worth_of_a_call):
+                rows = np.full((devices, length), -1)
+                for device, taken in enumerate(of_device):
+                    piece = taken[start : start + length]
+                    rows[device, : len(piece)] = piece
                 yield rows
                 start += length

@@ -1,25 +1,40 @@
-"""The loops of a fleet over the rows of a block, compiled: see :mod:`jboost.fleets.fleet`."""
+"""The compiled loops over the rows of a block: see :mod:`jboost.fleets.fleet`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 from jax import Array
+from jax.typing import ArrayLike
 
 from jboost.core.learner import Learner
-from jboost.engine import fold as engine
+from jboost.core.step import Trace
+from jboost.core.step import step as one_step
+from jboost.engine.kernel import key_of, one_kernel, outermost
 from jboost.engine.packing import Packing
-from jboost.running.run import Trace, learns_from
-from jboost.sweeps.devices import ALL, EACH, Device, mesh_of
+from jboost.sweeps.devices import COPIED, SPLIT, Device, mesh_of
+
+Block = tuple[ArrayLike, ArrayLike, ArrayLike]  # streams, xs and ds, by device and row
+Rows = tuple[Array, Array, Array, Array | None]  # positions of states, xs, ds and the keys' data
+Ran = tuple[Array, Trace]  # the packed states after some rows, and the trace of the rows
 
 
-class Way(NamedTuple):
-    """How blocks are compiled; all that is not an array."""
+class FleetSpec(NamedTuple):
+    """How the blocks of a fleet are compiled: everything that is not an array.
+
+    packing: how a state is packed into words.
+    loop: "kernel" or "plain" takes row after row, as one kernel or not; "rounds" takes all rows of
+      a call at once.
+    devices: the devices that share the streams.
+    num_features, dtype: the arguments of the model's ``init``.
+    generator: the name of the key's random generator; None for models that do not draw.
+    """
 
     packing: Packing
-    form: str
+    loop: str
     devices: tuple[Device, ...]
     num_features: int
     dtype: Any
@@ -27,93 +42,92 @@ class Way(NamedTuple):
 
 
 @partial(jax.jit, static_argnums=0)
-def init(way: Way, model: Learner, key: Any, streams: Array) -> Array:
-    """The states of streams, (D, …), before any data."""
+def init(spec: FleetSpec, model: Learner, words: Array | None, streams: ArrayLike) -> Array:
+    """The packed states of streams (D, …) before any data; ``words`` is the data of the key."""
 
-    def own(model: Learner, key: Any, streams: Array) -> Array:
-        def one(stream: Array) -> Array:
-            state = model.init(way.num_features, way.dtype, key=_key(way, key, stream))
-            return way.packing.pack(state)
+    def on_device(model: Learner, words: Array | None, streams: Array) -> Array:
+        key = key_of(words, spec.generator)
 
-        return jax.vmap(one)(streams)
+        def one_stream(stream: Array) -> Array:
+            stream_key = None if key is None else jax.random.fold_in(key, stream)
+            return spec.packing.pack(model.init(spec.num_features, spec.dtype, key=stream_key))
 
-    return _on_each(way, own, model, key, streams)
+        return jax.vmap(one_stream)(streams)
 
-
-def run(way: Way, model: Learner, key: Any, words: Array, block: Any) -> tuple[Array, Trace]:
-    """The states after a block, in the memory of those before it, and its trace.
-
-    ``block`` is (streams, xs, ds) with a leading axis over the devices; ``key`` is in words.
-    """
-    program = _kernel if way.form == "kernel" else _plain
-    return program(way, model, key, words, block)[0]
+    return _on_each(spec, on_device, model, words, streams)
 
 
-def _on_each(way: Way, f: Any, model: Learner, key: Any, *laid: Any) -> Any:
-    """f(model, key, …) on every device with its part of what is laid over them."""
-
-    def own(model: Learner, key: Any, *laid: Any) -> Any:
-        results = f(model, key, *jax.tree.map(lambda part: part[0], laid))
-        return jax.tree.map(lambda part: part[None], results)
-
-    mesh = mesh_of(way.devices)
-    if mesh is None:
-        return own(model, key, *laid)
-    specs = (ALL, ALL, *(EACH for _ in laid))
-    return jax.shard_map(own, mesh=mesh, in_specs=specs, out_specs=EACH, check_vma=False)(
-        model, key, *laid
-    )
+def run(spec: FleetSpec, model: Learner, words: Array | None, states: Array, block: Block) -> Ran:
+    """Run a block; the packed states after it take the memory of ``states``."""
+    program = _kernel if spec.loop == "kernel" else _plain
+    return program(spec, model, words, states, block)[0]
 
 
-def _key(way: Way, words: Any, stream: Any = None) -> Any:
-    if words is None:
-        return None
-    key = jax.random.wrap_key_data(words, impl=way.generator)
-    return key if stream is None else jax.random.fold_in(key, stream)
+def _run(
+    spec: FleetSpec, model: Learner, words: Array | None, states: Array, block: Block
+) -> tuple[Ran, Any]:
+    """Run a block; the last result is what a kernel must return besides."""
 
-
-def _run(way: Way, model: Learner, key: Any, words: Array, block: Any) -> Any:
-    def own(model: Learner, key: Any, words: Array, block: Any) -> Any:
+    def on_device(model: Learner, words: Array | None, states: Array, block: Any) -> Any:
         streams, xs, ds = block
-        keys = None
+        key, keys = key_of(words, spec.generator), None
         if key is not None:
-            folded = jax.vmap(partial(_key, way, key))(streams)
-            keys = jax.random.key_data(folded)
-        rows = (streams // len(way.devices), xs, ds, keys)
-        if way.form == "kernel":
-            return engine.one_kernel(partial(_rows, way), model, rows, changed=(words,))
-        form = _round if way.form == "rounds" else _rows
-        return form(way, model, rows, words), ()
+            keys = jax.random.key_data(jax.vmap(partial(jax.random.fold_in, key))(streams))
+        rows = (streams // len(spec.devices), xs, ds, keys)
+        if spec.loop == "kernel":
+            return one_kernel(partial(_by_rows, spec), model, rows, changed=(states,))
+        loop = _by_rounds if spec.loop == "rounds" else _by_rows
+        return loop(spec, model, rows, states), ()
 
-    return _on_each(way, own, model, key, words, block)
-
-
-_plain = jax.jit(_run, static_argnums=0, donate_argnums=3)
-_kernel = jax.jit(_run, static_argnums=0, donate_argnums=3, compiler_options=engine.OPTIONS)
+    return _on_each(spec, on_device, model, words, states, block)
 
 
-def _one(way: Way, model: Learner, words: Array, x: Array, d: Array, key: Any) -> Any:
-    """One sample of one stream."""
-    state = way.packing.unpack(words)
-    prediction = model.predict(state, x)
-    after = model.update(state, x, d, key=_key(way, key))
-    return way.packing.pack(after), Trace(prediction, ~learns_from(model, x, d), None)
+_plain = outermost(_run, static_argnums=0, donate_argnums=3)
+_kernel = outermost(_run, kernel=True, static_argnums=0, donate_argnums=3)
 
 
-def _rows(way: Way, model: Learner, rows: Any, words: Array) -> Any:
-    """Row after row. What fills up a call has no answer, and so leaves the last state as it is."""
+def _on_each(
+    spec: FleetSpec, f: Callable[..., Any], model: Learner, words: Array | None, *split: Any
+) -> Any:
+    """f(model, words, …) on every device, with the device's entry of each array of ``split``."""
 
-    def step(words: Array, row: Any) -> Any:
-        at, x, d, key = row
-        own = jax.lax.dynamic_index_in_dim(words, at, keepdims=False)
-        own, trace = _one(way, model, own, x, d, key)
-        return jax.lax.dynamic_update_index_in_dim(words, own, at, 0), trace
+    def on_device(model: Learner, words: Array | None, *split: Any) -> Any:
+        results = f(model, words, *jax.tree.map(lambda array: array[0], split))
+        return jax.tree.map(lambda array: array[None], results)
 
-    return jax.lax.scan(step, words, rows)
+    mesh = mesh_of(spec.devices)
+    if mesh is not None:
+        specs = (COPIED, COPIED, *(SPLIT for _ in split))
+        on_device = jax.shard_map(
+            on_device, mesh=mesh, in_specs=specs, out_specs=SPLIT, check_vma=False
+        )
+    return on_device(model, words, *split)
 
 
-def _round(way: Way, model: Learner, rows: Any, words: Array) -> Any:
-    """All rows at once, no stream twice. What fills up a call lies beyond the last stream."""
-    at, *sample = rows
-    own, trace = jax.vmap(partial(_one, way, model))(words.at[at].get(mode="clip"), *sample)
-    return words.at[at].set(own, mode="drop", unique_indices=True), trace
+def _by_rows(spec: FleetSpec, model: Learner, rows: Rows, states: Array) -> Ran:
+    """Take row after row. A row that fills up a call has no target and changes no state."""
+
+    def step(states: Array, row: Rows) -> Ran:
+        position, x, d, words = row
+        packed = jax.lax.dynamic_index_in_dim(states, position, keepdims=False)
+        packed, trace = _step(spec, model, packed, x, d, words)
+        return jax.lax.dynamic_update_index_in_dim(states, packed, position, 0), trace
+
+    return jax.lax.scan(step, states, rows)
+
+
+def _by_rounds(spec: FleetSpec, model: Learner, rows: Rows, states: Array) -> Ran:
+    """Take all rows at once, each of another stream. Positions that fill up lie beyond the last."""
+    positions, xs, ds, words = rows
+    packed = states.at[positions].get(mode="clip")
+    packed, trace = jax.vmap(partial(_step, spec, model))(packed, xs, ds, words)
+    return states.at[positions].set(packed, mode="drop", unique_indices=True), trace
+
+
+def _step(
+    spec: FleetSpec, model: Learner, packed: Array, x: Array, d: Array, words: Array | None
+) -> Ran:
+    """Predict, then learn: the packed state of one stream after a sample, and its trace."""
+    state, key = spec.packing.unpack(packed), key_of(words, spec.generator)
+    after, trace = one_step(model, state, x, d, key)
+    return spec.packing.pack(after), trace

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
 from jax.flatten_util import ravel_pytree
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
 from jboost.core.learner import Learner, State
-from jboost.core.sample import Sample
-from jboost.core.model import Number, model
+from jboost.core.model import model
+from jboost.core.network import Network
 from jboost.core.numerics import dtype_of, known, usable
 from jboost.core.products import dot
+from jboost.core.sample import Sample
 from jboost.learners.gradient import start_key
-from jboost.core.network import Network
 from jboost.learners.networks import Perceptron
 from jboost.learners.newton import Newton
 

@@ -12,9 +12,10 @@ from jax import Array
 
 from jboost.core import checks
 from jboost.core.model import model, static
-from jboost.core.numerics import dtype_of
 from jboost.core.network import Network, Params
+from jboost.core.numerics import dtype_of
 from jboost.core.products import dot, matvec
+
 
 @model
 class Perceptron(Network):

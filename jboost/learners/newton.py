@@ -254,9 +254,9 @@ class Newton(LeastSquares):
         most 1e4. ``None`` is no cap, the paper's recursion exactly.
       forget_by_weight: forget by 1 − λ(1 − β) instead of β, so that samples of no importance do not
         make the learner forget.
-      storage: "root" (the default), or "covariance": P itself, in fewer operations. In float32 that is
-        for inputs whose condition number stays below about 1e4, and not for a combiner, whose
-        inputs are nearly equal.
+      storage: "root" (the default), or "covariance": P itself, in fewer operations. In float32
+        that is for inputs whose condition number stays below about 1e4, and not for a combiner,
+        whose inputs are nearly equal.
       shrink: draw what is held at the cap towards zero, as much as is forgotten there, instead of
         leaving it as it is. For inputs of one kind, as a combiner's: where those hardly differ,
         their coefficients would otherwise wander with the rounding of float32.

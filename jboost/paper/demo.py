@@ -21,9 +21,10 @@ from jboost import plots
 from jboost.boosting import models
 from jboost.combiners.combine import NSGD
 from jboost.core.learner import Learner, State
+from jboost.core.step import Info, Trace
 from jboost.learners import SGD, Newton
 from jboost.paper import streams
-from jboost.running.run import Info, Trace, run
+from jboost.running.run import run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from jboost.boosting.booster import Boosted
 from jboost.boosting.modes import DataReuse, PoissonReuse, RandomUpdate, Weighted
+from jboost.core.step import Info, Trace
 from jboost.learners.newton import LeastSquares
 from jboost.learners.sgd import NLMS, SGD
 from jboost.paper import theory
-from jboost.running.run import Info, Trace
 
 Array = NDArray[np.float64]
 

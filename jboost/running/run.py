@@ -169,9 +169,7 @@ def checked_stream(
     return inputs, answers, dtype
 
 
-def check_shapes(
-    xs: Array | np.ndarray, ds: Array | np.ndarray, q: int | None = None
-) -> None:
+def check_shapes(xs: Array | np.ndarray, ds: Array | np.ndarray, q: int | None = None) -> None:
     """Refuse inputs that are not (T, r) and targets that are not (T,), or (T, q)."""
     if xs.ndim != 2:
         hint = "; for one feature pass xs[:, None]" if xs.ndim == 1 else ""

@@ -1,6 +1,6 @@
 """Streams without end: a run that takes its data block by block, in constant memory.
 
-A thread pulls the next block from the source, checks it and copies it (:mod:`jboost.running.blocks`) while
+A thread pulls the next block from the source, checks it and copies it (`jboost.running.blocks`) while
 the block before is computed and the caller looks at the one before that. The compiled loop knows a
 few lengths only: a block is cut into pieces of those, and the last piece is filled up with samples
 that have no answer, which leave every state as it was.
@@ -23,9 +23,9 @@ from jboost.checkpoints.checkpoint import inspect, read, save
 from jboost.core import checks
 from jboost.core.learner import Learner, State
 from jboost.core.numerics import LARGEST
+from jboost.core.step import Observe, Trace
 from jboost.engine import fold
 from jboost.running.blocks import Ahead, Prepared, Source, fitting, pieces, prepare, worth_of_a_call
-from jboost.core.step import Observe, Trace
 from jboost.running.run import bad_rows, check_state, checked_key, initial, targets_of
 
 
@@ -271,9 +271,7 @@ class StreamRun:
             ds = jnp.asarray(block.ds[piece], block.ds.dtype)
             # The states between blocks are promised to the caller; those within one are ours.
             ours = bool(traces)
-            state, trace = fold(
-                self.model, state, xs, ds, self.key, self._observe, donate=ours
-            )
+            state, trace = fold(self.model, state, xs, ds, self.key, self._observe, donate=ours)
             traces.append(trace)
             start += length
         self._front = state

@@ -1,1 +1,4 @@
-"""Many runs in one call: over settings and keys, fleets of streams, on all cores and devices."""
+"""Many runs in one call: one model at many settings, with many keys, on many streams.
+
+May import from `core` to `paper`.
+"""

@@ -1,13 +1,12 @@
-"""Where runs are computed: on all cores, all devices, all processes, without the caller's help.
+"""Which devices, threads and processes compute the runs; the caller sets up nothing.
 
-* One CPU device, which is what JAX has by default: a thread for each core. XLA runs one program of
-  a device per calling thread, so nothing has to be set before JAX starts, and nothing has to be
-  undone where it has started with one device already.
-* Several devices (accelerators, or a CPU that was split with
-  ``jax.config.update("jax_num_cpu_devices", n)`` before its first use): each batch is laid over
-  them with ``shard_map``.
-* Several processes (``jax.distributed.initialize`` was called in each): every process runs its
-  part on its own devices, and at the end each is given the whole.
+* One CPU device, JAX's default: one thread for each core. XLA runs one program of a device per
+  calling thread, so this needs no setting before JAX starts.
+* Several devices (accelerators, or a CPU split by
+  ``jax.config.update("jax_num_cpu_devices", n)`` before its first use): ``shard_map`` lays each
+  batch over the devices.
+* Several processes (each called ``jax.distributed.initialize``): every process computes its share
+  of the batches on its own devices, and at the end every process has all results.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import jax
 import numpy as np
@@ -24,36 +23,55 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDev
 
 from jboost.core import checks
 
-Device = Any  # a jax.Device, which type checkers do not know as a class
-EACH, ALL = PartitionSpec("run"), PartitionSpec()  # a part on each device; the whole on each
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+SPLIT = PartitionSpec("run")  # each device holds its part of the first axis
+COPIED = PartitionSpec()  # each device holds the whole array
 
 
-class Layout(NamedTuple):
-    """This process's devices, the threads that feed them, and its place among the processes."""
+class Device(Protocol):
+    """The attributes of a ``jax.Device`` that are used; type checkers do not know that class."""
+
+    @property
+    def platform(self) -> str: ...
+    @property
+    def process_index(self) -> int: ...
+
+
+class Resources(NamedTuple):
+    """What this process computes with, and its number among the processes.
+
+    devices: this process's devices, all of one platform.
+    workers: how many threads call compiled programs.
+    process: this process's number, from 0.
+    processes: how many processes there are.
+    """
 
     devices: tuple[Device, ...]
     workers: int
     process: int
     processes: int
 
-    def mine(self, items: Sequence[Any]) -> Sequence[Any]:
-        """This process's part of the work."""
+    def share(self, items: Sequence[_Item]) -> Sequence[_Item]:
+        """The items that this process has to compute."""
         return items[self.process :: self.processes]
 
     @property
-    def ways(self) -> int:
+    def concurrent(self) -> int:
         """How many batches all processes together compute at a time."""
         return self.workers * self.processes
 
 
-def layout(devices: Iterable[Device] | None = None, workers: int | None = None) -> Layout:
-    """All that there is, or what is asked for.
+def resources(devices: Iterable[Device] | None = None, workers: int | None = None) -> Resources:
+    """The resources that the caller names; by default all that JAX has.
 
     Args:
-      devices: of the kind that ``jax.devices()`` lists, all of one platform.
-      workers: how many threads; by default one for each core where there is one CPU device.
+      devices: devices such as ``jax.devices()`` lists, all of one platform.
+      workers: how many threads; by default one for each core if there is a single CPU device, and
+        one thread otherwise.
 
-    >>> layout(workers=2).workers
+    >>> resources(workers=2).workers
     2
     """
     chosen = tuple(jax.devices() if devices is None else devices)
@@ -61,16 +79,16 @@ def layout(devices: Iterable[Device] | None = None, workers: int | None = None) 
         raise TypeError(f"devices must be devices such as jax.devices() lists; got {devices!r}")
     if len({device.platform for device in chosen}) > 1:
         raise ValueError(f"devices must be of one platform; got {list(chosen)}")
+    process = jax.process_index()
     processes = sorted({device.process_index for device in chosen})
-    if jax.process_index() not in processes:
-        raise ValueError(
-            f"devices must have some of every process; process {jax.process_index()} has none"
-        )
-    own = tuple(d for d in chosen if d.process_index == jax.process_index())
-    threads = cores() if own[0].platform == "cpu" and len(own) == 1 else 1
+    if process not in processes:
+        raise ValueError(f"devices must include one of every process; process {process} has none")
+    local = tuple(device for device in chosen if device.process_index == process)
     if workers is not None:
-        threads = checks.whole("workers", workers, at_least=1)
-    return Layout(own, threads, processes.index(jax.process_index()), len(processes))
+        workers = checks.whole("workers", workers, at_least=1)
+    else:
+        workers = cores() if local[0].platform == "cpu" and len(local) == 1 else 1
+    return Resources(local, workers, processes.index(process), len(processes))
 
 
 def cores() -> int:
@@ -81,56 +99,59 @@ def cores() -> int:
 
 
 def mesh_of(devices: tuple[Device, ...]) -> Mesh | None:
-    """The devices in a row, where there are several."""
+    """A mesh of one axis over several devices; None for a single device, which needs no mesh."""
     return Mesh(np.array(devices), ("run",)) if len(devices) > 1 else None
 
 
 def sharding_of(devices: tuple[Device, ...], spec: PartitionSpec) -> Sharding:
-    """Where arrays go: a copy on each device (ALL), or a part of the first axis on each (EACH)."""
+    """Where the devices hold an array; ``spec`` is SPLIT or COPIED."""
     mesh = mesh_of(devices)
     return SingleDeviceSharding(devices[0]) if mesh is None else NamedSharding(mesh, spec)
 
 
-def gathered(places: Layout, mine: np.ndarray, columns: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The columns of all processes in one; ``mine`` is True where this process filled them."""
-    if places.processes == 1:
+def gathered(
+    computed: np.ndarray, columns: dict[str, np.ndarray], processes: int
+) -> dict[str, np.ndarray]:
+    """The columns with the rows that each of the processes computed.
+
+    ``computed`` is True at the rows that this process computed.
+    """
+    if processes == 1:
         return columns
     from jax.experimental import multihost_utils
 
-    def chosen(parts: np.ndarray, owner: np.ndarray) -> np.ndarray:
-        return parts[owner, np.arange(len(owner))]
-
-    owner = np.argmax(multihost_utils.process_allgather(mine), axis=0)
-    parts = multihost_utils.process_allgather(columns)
-    return {name: chosen(np.asarray(part), owner) for name, part in parts.items()}
+    process = np.argmax(multihost_utils.process_allgather(computed), axis=0)
+    gathered = multihost_utils.process_allgather(columns)
+    rows = np.arange(len(process))
+    return {name: np.asarray(column)[process, rows] for name, column in gathered.items()}
 
 
 class Workers:
-    """Threads that do what they are given, until something fails or the caller is interrupted."""
+    """Threads that compute, until a computation fails or the caller is interrupted."""
 
     def __init__(self, count: int):
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="jboost-sweep")
-        self._given: list[Future[None]] = []
+        self._futures: list[Future[None]] = []
         self._lock = threading.Lock()
 
-    def give(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
-        """Have ``then(work())`` done; no two calls of ``then`` at once."""
+    def submit(self, compute: Callable[[], _Result], store: Callable[[_Result], None]) -> None:
+        """Call ``store(compute())`` in a thread; only one thread at a time calls a ``store``."""
 
-        def both() -> None:
-            result = work()
+        def compute_and_store() -> None:
+            result = compute()
             with self._lock:
-                then(result)
+                store(result)
 
-        self._given.append(self._pool.submit(both))
+        self._futures.append(self._pool.submit(compute_and_store))
 
     def finish(self) -> None:
-        """Wait for all that was given; raises what one of them raised."""
-        for future in self._given:
+        """Wait for all submitted calls; raise the first exception that a call raised."""
+        for future in self._futures:
             future.result()
 
     def __enter__(self) -> Workers:
         return self
 
-    def __exit__(self, *_: Any) -> None:
-        # What has begun is done in a moment, and its results count; the rest is not begun.
+    def __exit__(self, *_: object) -> None:
+        # Calls that have begun end within a second, and their results count; others are dropped.
         self._pool.shutdown(wait=True, cancel_futures=True)

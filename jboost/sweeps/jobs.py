@@ -1,214 +1,239 @@
-"""The work of a sweep: models of one structure together, cut into batches, and what comes of it."""
+"""The work of a sweep: models of one structure form a job, whose runs are cut into batches."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
-from jboost.core.learner import Learner
-from jboost.engine import fold as engine
+from jboost.core.learner import Learner, State
+from jboost.core.step import Observe, over_time
+from jboost.engine.folds import plan_for
+from jboost.engine.kernel import key_of
 from jboost.running import blocks
-from jboost.running.run import Observe, scan
-from jboost.sweeps import chains, many
-from jboost.sweeps.devices import EACH, Layout, sharding_of
+from jboost.sweeps import program
+from jboost.sweeps.devices import SPLIT, Resources, sharding_of
 
-# Between two batches progress shows and an interruption is heard.
-CALLS = 1000  # a batch takes as long as so many calls, about 0.3 s
-LARGEST_TRACES = 2**25  # bytes that the traces of a batch take
+# Between two batches the progress is shown and an interruption is noticed.
+CALLS = 1000  # a batch takes about as long as this many calls of a program, 0.3 s in all
+LARGEST_TRACES = 2**25  # bytes that the traces of a batch may take
 
 
-class Draws(NamedTuple):
-    """The keys as numbers, (K, …), None without any; the name of their generator; K."""
+class Keys(NamedTuple):
+    """The keys of a sweep.
+
+    words: (K, …), their data; None without keys.
+    generator: the name of their random generator; None without keys.
+    """
 
     words: np.ndarray | None
     generator: str | None
-    keys: int
+
+    @property
+    def number(self) -> int:
+        """K, or 1 without keys."""
+        return 1 if self.words is None else len(self.words)
 
 
 class Group(NamedTuple):
-    """Models of one structure: one of them, all of them stacked, whose predictions each makes."""
+    """The models of one structure.
+
+    model: the first of them.
+    stacked: all of them as one model, its floats with a leading axis over the models.
+    points: the number of each model's point in the grid.
+    """
 
     model: Learner
     stacked: Learner
-    members: list[tuple[tuple[int, ...], ...]]
+    points: np.ndarray
 
 
-def groups(wanted: list[chains.Shared], dtype: Any) -> list[Group]:
-    """Models by structure and shapes; their floats stacked in the dtype of the stream."""
+def groups(models: Sequence[Learner], dtype: DTypeLike) -> list[Group]:
+    """The models, grouped by structure and shapes; their floats are cast to ``dtype``."""
 
-    def number(leaf: Any) -> np.ndarray:
+    def cast(leaf: object) -> np.ndarray:
         array = np.asarray(leaf)
         return array.astype(dtype) if array.dtype.kind == "f" else array
 
-    def stack(*leaves: Any) -> np.ndarray:
-        return np.stack([number(leaf) for leaf in leaves])
-
-    alike: dict[Any, list[chains.Shared]] = {}
-    for one in wanted:
-        leaves, structure = jax.tree.flatten(one.model)
-        shapes = tuple((np.shape(leaf), number(leaf).dtype) for leaf in leaves)
-        alike.setdefault((structure, shapes), []).append(one)
+    same_structure: dict[Any, list[int]] = {}
+    cast_models = [jax.tree.map(cast, model) for model in models]
+    for point, model in enumerate(cast_models):
+        leaves, structure = jax.tree.flatten(model)
+        shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        same_structure.setdefault((structure, shapes), []).append(point)
     return [
         Group(
-            same[0].model,
-            jax.tree.map(stack, *(one.model for one in same)),
-            [one.members for one in same],
+            models[points[0]],
+            jax.tree.map(lambda *leaves: np.stack(leaves), *(cast_models[p] for p in points)),
+            np.array(points),
         )
-        for same in alike.values()
+        for points in same_structure.values()
     ]
 
 
-class Cells:
-    """The results so far: columns with a row for each point, key and stream."""
+class Columns:
+    """The results so far, as columns with a row for each point, key and stream.
+
+    arrays: the columns by name; rows without a result hold NaN, or 0 where a column has no NaN.
+    done: (rows,), whether a row has its result.
+    """
 
     def __init__(self, points: int, keys: int, streams: int, settings: Iterable[str]):
-        self._taken = {*settings, "key", "stream"}
-        self.done = np.zeros(points * keys * streams, bool)
-        self.columns: dict[str, np.ndarray] = {}
-        self._rows = np.arange(self.done.size).reshape(points, keys, streams)
+        self._reserved = {*settings, "key", "stream"}
+        self._rows = np.arange(points * keys * streams).reshape(points, keys, streams)
+        self.done = np.zeros(self._rows.size, bool)
+        self.arrays: dict[str, np.ndarray] = {}
 
     def expect(self, shapes: dict[str, jax.ShapeDtypeStruct]) -> None:
-        """Make room for what a program returns for each run; the same for all programs."""
-        if self.columns and shapes.keys() != self.columns.keys():
+        """Make the columns for a program's results, or check that they fit those there are."""
+        if self.arrays and shapes.keys() != self.arrays.keys():
             raise ValueError("metric must return the same names for all models")
-        if self._taken & shapes.keys():
-            taken = ", ".join(sorted(self._taken & shapes.keys()))
-            raise ValueError(f"metric must not use the names of other columns; it has {taken}")
+        _refuse_names(self._reserved & shapes.keys())
         for name, leaf in shapes.items():
-            nothing = np.nan if jnp.issubdtype(leaf.dtype, jnp.floating) else 0
-            room = np.full((self.done.size, *leaf.shape), nothing, leaf.dtype)
-            if self.columns.setdefault(name, room).shape != room.shape:
-                had = self.columns[name].shape[1:]
+            empty = np.nan if jnp.issubdtype(leaf.dtype, jnp.floating) else 0
+            column = np.full((self.done.size, *leaf.shape), empty, leaf.dtype)
+            if self.arrays.setdefault(name, column).shape != column.shape:
                 raise ValueError(
-                    f"metric must return one shape for all models; {name!r} has {had} for one and "
-                    f"{leaf.shape} for another: return a mean, or sweep them apart"
+                    f"metric must return one shape for all models; {name!r} has "
+                    f"{self.arrays[name].shape[1:]} for one and {leaf.shape} for another: return a "
+                    "mean, or sweep them apart"
                 )
 
-    def fill(self, points: tuple[int, ...], key: Any, stream: int, values: dict[str, Any]) -> int:
-        """Put down one result, for all keys if there is none; returns how many rows it fills."""
-        keys = slice(None) if key is None else key
-        rows = self._rows[list(points), keys, stream].ravel()
-        for name, value in values.items():
-            self.columns[name][rows] = value
+    def fill(
+        self,
+        points: np.ndarray,
+        keys: np.ndarray | None,
+        streams: np.ndarray,
+        results: dict[str, np.ndarray],
+    ) -> int:
+        """Write the results of runs down, and return how many rows they fill.
+
+        Without ``keys`` the runs did not draw, and each fills the rows of all keys.
+        """
+        rows = self._rows[points, :, streams]  # (runs, keys)
+        if keys is not None:
+            rows = np.take_along_axis(rows, keys[:, None], axis=1)
+        for name, values in results.items():
+            self.arrays[name][rows] = values[:, None]
         self.done[rows] = True
         return rows.size
 
 
 class Job:
-    """The runs of one group: a compiled program, and the batches that this process gives it."""
+    """The runs of one group: a compiled program, and the batches that this process gives to it."""
 
     def __init__(
         self,
         group: Group,
-        draws: Draws,
+        keys: Keys,
         data: tuple[jax.Array, jax.Array],
-        layout: Layout,
+        resources: Resources,
         observe: Observe | None,
-        metric: many.Metric | None,
+        metric: program.Metric | None,
         batch: int | None,
     ):
         self._group, self._data = group, data
-        self._sharding = sharding_of(layout.devices, EACH)
-        self._words = draws.words if group.model.needs_key else None
+        self._sharding = sharding_of(resources.devices, SPLIT)
+        self._words = keys.words if group.model.needs_key else None
         xs, ds = data
-        keys = 1 if self._words is None else draws.keys
-        sizes = (len(group.members), keys, len(xs))
-        model, key, stream = np.unravel_index(np.arange(math.prod(sizes)), sizes)
-        self._runs = np.stack([model, key, stream], axis=1).astype(np.int32)
+        sizes = (len(group.points), 1 if self._words is None else keys.number, len(xs))
+        # (3, runs): the number of each run's model, key and stream
+        self._runs = np.indices(sizes, np.int32).reshape(3, -1)
 
-        example = None
-        if self._words is not None:
-            example = jax.random.wrap_key_data(self._words[0], impl=draws.generator)
-        state = many.example_state(group.model, xs.shape[-1], xs.dtype.name, example)
-        x, d = (jax.device_put(np.asarray(part[0, :2]), layout.devices[0]) for part in data)
-        plan = engine.plan_for(scan, group.model, state, x, d, example, observe)
-        way = many.Way(plan, layout.devices, draws.generator, observe, metric)
-        most = batch or self._most(way, state, example)
-        batches = _cut(len(self._runs), most, layout.ways, len(layout.devices))
-        self._program, shapes = many.prepare(way, self.arguments(batches[0]), xs, ds)
+        key = key_of(None if self._words is None else self._words[0], keys.generator)
+        state = program.example_state(group.model, xs.shape[-1], xs.dtype.name, key)
+        x, d = (jax.device_put(np.asarray(a[0, :2]), resources.devices[0]) for a in data)
+        plan = plan_for(group.model, state, x, d, key, observe)
+        spec = program.BatchSpec(plan, resources.devices, keys.generator, observe, metric)
+        most = batch or self._most(spec, state, key)
+        runs = self._runs.shape[1]
+        batches = _cut(runs, most, resources.concurrent, len(resources.devices))
+        self._program, shapes = program.prepare(spec, self.arguments(batches[0]), xs, ds)
         self.shapes = {
-            name: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype)
-            for name, leaf in _named(shapes).items()
+            name: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
+            for name, leaf in _by_column(shapes).items()
         }
-        self.batches = layout.mine(batches)
+        self.batches = resources.share(batches)
 
-    def arguments(self, runs: np.ndarray) -> many.Batch:
-        """A batch on the devices; in the caller's thread, whose settings say what a float is."""
-        model, key, stream = self._runs[runs].T
+    def arguments(self, runs: np.ndarray) -> program.Batch:
+        """The program's argument for these runs, on the devices.
+
+        The caller's thread makes it: whether JAX has float64 is a setting of that thread.
+        """
+        model, key, stream = self._runs[:, runs]
         models = jax.tree.map(lambda leaf: leaf[model], self._group.stacked)
         words = None if self._words is None else self._words[key]
-        return jax.device_put(many.Batch(models, words, stream), self._sharding)
+        return jax.device_put(program.Batch(models, words, stream), self._sharding)
 
-    def compute(self, batch: many.Batch) -> dict[str, np.ndarray]:
-        """The results of a batch, by name: (runs, predictions of the model, …)."""
+    def compute(self, batch: program.Batch) -> dict[str, np.ndarray]:
+        """The results of a batch by column: (runs, …)."""
         results, _ = self._program(batch, *self._data)
-        return {name: np.asarray(leaf) for name, leaf in _named(results).items()}
+        return {name: np.asarray(leaf) for name, leaf in _by_column(results).items()}
 
-    def keep(
+    def store(
         self,
         runs: np.ndarray,
-        cells: Cells,
+        columns: Columns,
         report: Callable[[int], None],
         results: dict[str, np.ndarray],
     ) -> None:
-        """Put a batch's results where they belong."""
-        filled = 0
-        for place, run in enumerate(np.unique(runs)):  # what fills up a batch is its last run
-            model, key, stream = self._runs[run]
-            for column, points in enumerate(self._group.members[model]):
-                values = {name: leaf[place, column] for name, leaf in results.items()}
-                drawn = None if self._words is None else key
-                filled += cells.fill(points, drawn, stream, values)
-        report(filled)
+        """Write the results of a batch into the columns, and report how many rows they fill."""
+        runs = np.unique(runs)  # without the copies of the last run that fill up a batch
+        model, key, stream = self._runs[:, runs]
+        keys = None if self._words is None else key
+        results = {name: values[: len(runs)] for name, values in results.items()}
+        report(columns.fill(self._group.points[model], keys, stream, results))
 
-    def _most(self, way: many.Way, state: Any, key: Any) -> int:
-        """How many runs a batch may have, for its time and its memory."""
-        xs, ds = (jax.ShapeDtypeStruct(part.shape[1:], part.dtype) for part in self._data)
-        _, trace = _shapes_of_scan(self._group.model, state, xs, ds, key, way.observe)
-        parts = jax.tree.leaves(trace)
-        on_cpu = way.devices[0].platform == "cpu"
+    def _most(self, spec: program.BatchSpec, state: State, key: jax.Array | None) -> int:
+        """How many runs a batch may have, by its time and its memory."""
+        xs, ds = (jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in self._data)
+        _, trace = _shapes_of_run(self._group.model, state, xs, ds, key, spec.observe)
+        arrays = jax.tree.leaves(trace)
+        on_cpu = spec.devices[0].platform == "cpu"
         if not on_cpu and self._data[0].shape[0] > 1:
-            parts += [xs, ds]  # under vmap every run has its own copy of its stream
-        size = sum(math.prod(part.shape) * part.dtype.itemsize for part in parts)
-        most = LARGEST_TRACES // size
+            arrays += [xs, ds]  # under vmap every run has its own copy of its stream
+        most = LARGEST_TRACES // sum(math.prod(a.shape) * a.dtype.itemsize for a in arrays)
         if on_cpu:
             samples = CALLS * blocks.worth_of_a_call(state)
-            most = min(most, samples // xs.shape[0] * len(way.devices))
+            most = min(most, samples // xs.shape[0] * len(spec.devices))
         return max(most, 1)
 
 
-# Under jit it is traced once for each structure.
-_shapes_of_scan = jax.jit(scan, static_argnums=5).eval_shape
+# jit traces it only once for each structure.
+_shapes_of_run = jax.jit(over_time, static_argnums=5).eval_shape
 
 
-def _cut(count: int, most: int, ways: int, devices: int) -> list[np.ndarray]:
-    """The numbers from 0 to count − 1 in batches of one size, the last filled up with its last.
+def _cut(count: int, most: int, concurrent: int, devices: int) -> list[np.ndarray]:
+    """The numbers 0 … count − 1 in batches of one size; the last number fills up the last batch.
 
-    As many batches as can be computed at a time, or a multiple, of a multiple of ``devices`` runs.
+    The size is a multiple of ``devices``, at most about ``most``, and such that the number of
+    batches is about a multiple of ``concurrent``.
 
-    >>> [batch.tolist() for batch in _cut(5, most=2, ways=1, devices=1)]
+    >>> [batch.tolist() for batch in _cut(5, most=2, concurrent=1, devices=1)]
     [[0, 1], [2, 3], [4, 4]]
     """
-    rounds = math.ceil(count / (most * ways))
-    size = math.ceil(count / (rounds * ways))
+    rounds = math.ceil(count / (most * concurrent))
+    size = math.ceil(count / (rounds * concurrent))
     size = math.ceil(size / devices) * devices
     starts = range(0, count, size)
     return [np.minimum(np.arange(start, start + size), count - 1) for start in starts]
 
 
-def _named(tree: dict[str, Any]) -> dict[str, Any]:
-    """Results by the names of their columns: a metric's dict has its own."""
-    flat = {name: tree[name] for name in ("mse", "skipped")}
-    if "metric" not in tree:
-        return flat
-    for path, leaf in jax.tree_util.tree_flatten_with_path(tree["metric"])[0]:
-        name = jax.tree_util.keystr(path, simple=True, separator=".") or "metric"
-        if name in flat:
-            raise ValueError(f"metric must not use the names of other columns; it has {name}")
-        flat[name] = leaf
-    return flat
+def _by_column(results: program.Results) -> dict[str, Any]:
+    """Results by the names of their columns: every entry of a metric's dict is a column."""
+    columns = {name: results[name] for name in ("mse", "skipped")}
+    paths = jax.tree_util.tree_flatten_with_path(results.get("metric"))[0]
+    metric = {jax.tree_util.keystr(p, simple=True, separator=".") or "metric": v for p, v in paths}
+    _refuse_names(columns.keys() & metric.keys())
+    return columns | metric
+
+
+def _refuse_names(taken: set[str]) -> None:
+    if taken:
+        names = ", ".join(sorted(taken))
+        raise ValueError(f"metric must not use the names of other columns; it has {names}")

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    import pandas
+    import polars
     from matplotlib.axes import Axes
 
 SHOWN = 12  # rows of a printed table
 
 
 class Table(Mapping[str, np.ndarray]):
-    """What a sweep found: a mapping from the names of columns to arrays, one row for each run.
+    """The results of a sweep: arrays by the names of columns, with one row for each run.
 
-    The columns are the grid's names, ``key`` and ``stream`` (places among the keys and streams that
-    were given, where several were), ``mse``, ``skipped`` (samples that nothing was learned from),
-    and those of the caller's metric. Rows are ordered by point, then key, then stream.
+    The columns are the grid's names; ``key`` and ``stream``, the numbers of the key and the stream,
+    where there were several; ``mse``; ``skipped``, how many samples nothing was learned from; and
+    the columns of the caller's metric. Rows are ordered by point, then key, then stream.
 
-    points: the settings by point.
-    axes: the values by name where the grid was a product, else None.
-    done: (rows,), False where a sweep was stopped before; there the results are NaN, or zero.
-    seconds: how long it took, compiling included.
+    points: the settings of every point.
+    axes: the values of every name where the grid was a dict, else None.
+    done: (rows,), False at runs that an interrupted sweep did not compute; they hold NaN, or zero.
+    seconds: how long the sweep took, compiling included.
 
     >>> table = Table([{"m": 1}, {"m": 2}], {"m": [1, 2]}, (2, 1), {"mse": np.arange(4.0)})
     >>> table["m"].tolist(), table["key"].tolist(), table.best()
@@ -44,10 +47,8 @@ class Table(Mapping[str, np.ndarray]):
         self.points, self.axes, self.seconds = points, axes, seconds
         rows = len(points) * keys * streams
         self.done = np.ones(rows, bool) if done is None else done
-        point, key, stream = np.unravel_index(np.arange(rows), (len(points), keys, streams))
-        columns: dict[str, np.ndarray] = {}
-        for name in points[0]:
-            columns[name] = _column([own[name] for own in points])[point]
+        number, key, stream = np.unravel_index(np.arange(rows), (len(points), keys, streams))
+        columns = {name: _column([point[name] for point in points])[number] for name in points[0]}
         if keys > 1:
             columns["key"] = key
         if streams > 1:
@@ -64,7 +65,7 @@ class Table(Mapping[str, np.ndarray]):
         return iter(self._columns)
 
     def __len__(self) -> int:
-        """How many columns; ``table.done.size`` is how many rows."""
+        """How many columns there are; ``table.done.size`` is the number of rows."""
         return len(self._columns)
 
     def by_point(self, name: str = "mse") -> np.ndarray:
@@ -73,26 +74,25 @@ class Table(Mapping[str, np.ndarray]):
         return values.reshape(len(self.points), *self._repeats, *values.shape[1:])
 
     def mean(self, name: str = "mse") -> np.ndarray:
-        """A column's mean over keys and streams at every point, over what is done; else NaN."""
-        return self._over_runs(name)[0]
+        """The mean of a column over the runs that are done, at every point; NaN where none is."""
+        return self._mean_and_deviation(name)[0]
 
     def deviation(self, name: str = "mse") -> np.ndarray:
-        """Its standard deviation over keys and streams; 0 where there is one run."""
-        return self._over_runs(name)[1]
+        """The standard deviation of a column over the same runs; 0 where there is one run."""
+        return self._mean_and_deviation(name)[1]
 
-    def _over_runs(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+    def _mean_and_deviation(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         values = self.by_point(name)
         if values.ndim != 3 or values.dtype.kind not in "biuf":
             raise ValueError(f"column {name!r} must hold a number for each run; it holds others")
         values = values.astype(np.float64)
         done = self.done.reshape(values.shape)
         count = done.sum(axis=(1, 2)).astype(np.float64)
-        some = np.maximum(count, 1)
         with np.errstate(invalid="ignore", over="ignore"):  # a model that diverged
-            mean = np.where(done, values, 0).sum(axis=(1, 2)) / some
+            mean = np.where(done, values, 0).sum(axis=(1, 2)) / np.maximum(count, 1)
             square = np.where(done, (values - mean[:, None, None]) ** 2, 0).sum(axis=(1, 2))
-            spread = np.sqrt(square / np.maximum(count - 1, 1))
-        return np.where(count > 0, mean, np.nan), np.where(count > 0, spread, np.nan)
+            deviation = np.sqrt(square / np.maximum(count - 1, 1))
+        return np.where(count > 0, mean, np.nan), np.where(count > 0, deviation, np.nan)
 
     def best(self, name: str = "mse", *, largest: bool = False) -> dict[str, Any]:
         """The point with the least (or largest) mean over keys and streams: ``make(**best)``.
@@ -100,28 +100,26 @@ class Table(Mapping[str, np.ndarray]):
         Points whose mean is not finite do not count.
         """
         mean = self.mean(name)
-        good = np.isfinite(mean)
-        if not good.any():
+        if not np.isfinite(mean).any():
             raise ValueError(f"no point has a finite {name!r}: nothing is done, or all diverged")
-        worst = -np.inf if largest else np.inf
-        order = np.where(good, mean, worst)
-        return dict(self.points[int(order.argmax() if largest else order.argmin())])
+        finite = np.where(np.isfinite(mean), mean, np.nan)
+        return dict(self.points[int(np.nanargmax(finite) if largest else np.nanargmin(finite))])
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """A pandas data frame; pandas must be installed."""
         return _need("pandas").DataFrame(self._flat())
 
-    def to_polars(self) -> Any:
-        """A polars data frame; polars must be installed."""
+    def to_polars(self) -> polars.DataFrame:
+        """A polars data frame, in which objects are text; polars must be installed."""
         frame = {
-            name: [str(value) for value in values] if _is_object(values) else values
+            name: [str(value) for value in values] if self[name].dtype == object else values
             for name, values in self._flat().items()
         }
         return _need("polars").DataFrame(frame)
 
     def _flat(self) -> dict[str, Any]:
-        """Columns of one axis; an entry with several numbers is a list, or an object."""
-        return {n: v if v.ndim == 1 else v.tolist() for n, v in self._columns.items()}
+        """The columns with one axis: where a run has several numbers, its entry is a list."""
+        return {name: v if v.ndim == 1 else v.tolist() for name, v in self.items()}
 
     def plot(
         self,
@@ -132,7 +130,7 @@ class Table(Mapping[str, np.ndarray]):
         by: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Lines over one setting, or a heat map over two: see :mod:`jboost.sweeps.plots`."""
+        """Draw lines over one setting, or a heat map over two: see :mod:`jboost.sweeps.plots`."""
         from jboost.sweeps import plots as sweep_plots
 
         return sweep_plots.plot(self, x, y, value=value, by=by, ax=ax)
@@ -141,8 +139,7 @@ class Table(Mapping[str, np.ndarray]):
         rows = self.done.size
         shown = list(range(rows))
         if rows > SHOWN:
-            half = SHOWN // 2
-            shown = [*range(half), *range(rows - half, rows)]
+            shown = [*shown[: SHOWN // 2], *shown[-SHOWN // 2 :]]
         cells = [[name, *(_cell(values[row]) for row in shown)] for name, values in self.items()]
         if rows > SHOWN:
             for column in cells:
@@ -153,12 +150,12 @@ class Table(Mapping[str, np.ndarray]):
             for line in zip(*cells, strict=True)
         ]
         done = int(self.done.sum())
-        missing = "" if done == rows else f", {done:,} of them done"
-        return "\n".join([*lines, f"{rows:,} runs{missing}, {self.seconds:.3g} s"])
+        unfinished = "" if done == rows else f", {done:,} of them done"
+        return "\n".join([*lines, f"{rows:,} runs{unfinished}, {self.seconds:.3g} s"])
 
 
-def _column(values: list[Any]) -> np.ndarray:
-    """Numbers, words and vectors as an array of their own kind, anything else as objects."""
+def _column(values: Sequence[Any]) -> np.ndarray:
+    """The values as an array of numbers, words or vectors if all are alike, else of objects."""
     if all(isinstance(value, (bool, int, float, str, np.ndarray)) for value in values):
         kinds = {(np.shape(value), np.asarray(value).dtype.kind in "USb") for value in values}
         if len(kinds) == 1:
@@ -168,11 +165,8 @@ def _column(values: list[Any]) -> np.ndarray:
     return column
 
 
-def _is_object(values: Any) -> bool:
-    return isinstance(values, np.ndarray) and values.dtype == object
-
-
 def _cell(value: Any) -> str:
+    """A value as printed, at most 28 letters long."""
     if isinstance(value, (float, np.floating)):
         return f"{value:.4g}"
     text = str(value) if np.ndim(value) == 0 else np.array2string(np.asarray(value), precision=3)
@@ -180,7 +174,7 @@ def _cell(value: Any) -> str:
     return text if len(text) <= 28 else f"{text[:27]}…"
 
 
-def _need(package: str) -> Any:
+def _need(package: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:

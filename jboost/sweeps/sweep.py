@@ -1,10 +1,9 @@
 """Sweeps: thousands of runs in one call, over settings, keys and streams.
 
-The models of a sweep are pytrees. Those of one structure are stacked, float by float, and run as
-one compiled program (:mod:`.many`), laid over all cores, devices and processes
-(:mod:`.devices`). Another step size compiles nothing; another mode or learner is another
-structure and compiles once; boosters that differ in their length alone share one run
-(:mod:`.chains`).
+The models of a sweep are pytrees. Models of one structure are stacked, float by float, and run as
+one compiled program (:mod:`.program`) on all cores, devices and processes (:mod:`.devices`).
+Another step size compiles nothing; another mode, learner or number of learners is another
+structure and compiles once.
 """
 
 from __future__ import annotations
@@ -12,28 +11,29 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
 
 from jboost.core import checks
 from jboost.core.arrays import as_array
 from jboost.core.learner import Learner
-from jboost.running.run import Observe, checked, checked_key
-from jboost.sweeps import chains
-from jboost.sweeps import devices as places
+from jboost.core.step import Observe
+from jboost.running.run import checked_key, checked_stream
+from jboost.sweeps import devices as hardware
 from jboost.sweeps import grid as grids
 from jboost.sweeps.devices import Device
-from jboost.sweeps.jobs import Cells, Draws, Job, groups
-from jboost.sweeps.many import Metric
+from jboost.sweeps.jobs import Columns, Job, Keys, groups
+from jboost.sweeps.program import Metric
 from jboost.sweeps.progress import Progress
 from jboost.sweeps.results import Table
 
 
 class SweepInterrupted(KeyboardInterrupt):
-    """A sweep was stopped by the user; ``table`` has what was done until then."""
+    """The user stopped a sweep; ``table`` has the results until then."""
 
     def __init__(self, table: Table):
         self.table = table
@@ -43,14 +43,13 @@ class SweepInterrupted(KeyboardInterrupt):
 
 def sweep(
     make: Callable[..., Learner],
-    grid: Any,
-    xs: Any,
-    ds: Any,
-    keys: Any = None,
+    grid: grids.Grid,
+    xs: ArrayLike,
+    ds: ArrayLike,
+    keys: Array | Iterable[Array] | None = None,
     *,
     metric: Metric | None = None,
     observe: Observe | None = None,
-    share: bool = True,
     batch: int | None = None,
     devices: Iterable[Device] | None = None,
     workers: int | None = None,
@@ -58,35 +57,34 @@ def sweep(
 ) -> Table:
     """Run a model at every point of a grid, with every key, on every stream.
 
-    A row of the table is what ``run(make(**point), xs, ds, key)`` gives: the same draws for the
-    same key wherever it runs, and the same numbers to rounding. On a CPU each run is an iteration
-    of its own, a thread for each core, with nothing to be set before.
+    A row of the table is the result of ``run(make(**point), xs, ds, key)``: the draws are the same
+    wherever the run is computed, and the numbers are equal up to rounding. On a CPU, a thread for
+    each core computes one run after the other.
 
     Args:
       make: ``make(**point)`` returns a model, such as ``jb.bsgd_wu`` or a function of yours.
-      grid: values by name, of which all combinations are run: an array or list of numbers, words,
-        learners, modes; or (n, m) for n settings of one number per learner. Or a list of points,
-        each a dict, which are run as they are.
-      xs: (T, r) inputs, or (S, T, r) for S streams. Fill shorter ones up with targets of NaN.
+      grid: a dict of values by name, whose combinations are all run. The values are an array or
+        list of numbers, words, learners or modes, or an (n, m) array: n settings of one number per
+        learner. Or a list of points, each a dict, which are run as they are.
+      xs: (T, r) inputs, or (S, T, r) for S streams. Fill up shorter streams with targets of NaN.
       ds: (T,) targets, or (S, T).
-      keys: a ``jax.random.key``, or several, as ``jax.random.split`` gives. A model that does not
-        draw runs once, and has the same row for each.
-      metric: ``metric(trace, ds)``, in JAX, for further columns: a number, an array or a dict of
-        them for each run. A function defined once compiles once.
-      observe: as for :func:`jboost.run`; its record is the metric's ``trace.observed``.
-      share: whether boosters that differ in their length alone are run as one, the longest.
-        Rounding may differ then from separate runs.
-      batch: how many runs make a batch; by default what takes about 0.3 s. Memory grows with
+      keys: a ``jax.random.key``, or several, as ``jax.random.split`` returns. A model that does not
+        draw runs once, and all keys have the same row.
+      metric: ``metric(trace, ds)``, in JAX, returns the values of further columns for a run: a
+        number, an array or a dict of them. A function defined once compiles once.
+      observe: as for :func:`jboost.run`; the metric finds its record in ``trace.observed``.
+      batch: how many runs make a batch; by default as many as take about 0.3 s. Memory grows with
         batch × T only.
-      devices: which to use, by default all of ``jax.devices()``.
-      workers: how many threads, by default one for each core of a single CPU device.
-      progress: whether to report on standard error; by default on a terminal, after two seconds.
+      devices: the devices to use, by default all of ``jax.devices()``.
+      workers: how many threads; by default one for each core if there is a single CPU device.
+      progress: whether to report progress on standard error; by default only on a terminal and
+        after two seconds.
 
     Returns:
-      A :class:`.results.Table`. Under ``jax.distributed`` every process gets the whole.
+      A :class:`.results.Table`. Under ``jax.distributed`` every process gets the whole table.
 
     Raises:
-      SweepInterrupted: at Ctrl-C; a ``KeyboardInterrupt`` whose ``table`` has what was done.
+      SweepInterrupted: at Ctrl-C; a ``KeyboardInterrupt`` whose ``table`` has the results so far.
 
     >>> import jboost as jb
     >>> from functools import partial
@@ -101,63 +99,65 @@ def sweep(
     if any(map(checks.is_traced, [*jax.tree.leaves((xs, ds, keys)), jnp.zeros(())])):
         raise TypeError("a sweep compiles its runs itself: call it outside of jit, vmap and grad")
     start = time.perf_counter()
-    settings = grids.points(grid)
-    models = grids.models(make, settings.points)
-    xs, ds = _streams(xs, ds)
-    draws = _draws(keys, any(model.needs_key for model in models))
+    points, axes = grids.points(grid)
+    models = grids.models(make, points)
+    inputs, targets = _streams(xs, ds)
+    checked_keys = _keys(keys, needed=any(model.needs_key for model in models))
     if batch is not None:
         batch = checks.whole("batch", batch, at_least=1)
-    layout = places.layout(devices, workers)
-    cells = Cells(len(models), draws.keys, len(xs), settings.points[0])
-    bar = Progress("sweep", cells.done.size, progress)
+    resources = hardware.resources(devices, workers)
+    repeats = (checked_keys.number, len(inputs))
+    columns = Columns(len(points), *repeats, points[0])
+    bar = Progress("sweep", columns.done.size, progress)
 
-    def table(columns: dict[str, np.ndarray]) -> Table:
+    def table() -> Table:
         seconds = time.perf_counter() - start
-        return Table(*settings, (draws.keys, len(xs)), columns, cells.done, seconds)
+        return Table(points, axes, repeats, columns.arrays, columns.done, seconds)
 
     try:
-        with places.Workers(layout.workers) as crew:
-            wanted = chains.share(models) if share and observe is None else chains.alone(models)
-            data = jax.device_put((xs, ds), places.sharding_of(layout.devices, places.ALL))
-            for group in groups(wanted, xs.dtype):
-                job = Job(group, draws, data, layout, observe, metric, batch)
-                cells.expect(job.shapes)
-                for runs in job.batches:  # computed while the next group compiles
+        with hardware.Workers(resources.workers) as threads:
+            copied = hardware.sharding_of(resources.devices, hardware.COPIED)
+            data = jax.device_put((inputs, targets), copied)
+            for group in groups(models, inputs.dtype):
+                job = Job(group, checked_keys, data, resources, observe, metric, batch)
+                columns.expect(job.shapes)
+                for runs in job.batches:  # they are computed while the next group compiles
                     compute = partial(job.compute, job.arguments(runs))
-                    crew.give(compute, partial(job.keep, runs, cells, bar.add))
-            crew.finish()
+                    threads.submit(compute, partial(job.store, runs, columns, bar.add))
+            threads.finish()
     except KeyboardInterrupt:
-        raise SweepInterrupted(table(cells.columns)) from None
+        raise SweepInterrupted(table()) from None
     finally:
         bar.close()
-    columns = places.gathered(layout, cells.done, cells.columns)
-    cells.done[:] = True
-    return table(columns)
+    columns.arrays = hardware.gathered(columns.done, columns.arrays, resources.processes)
+    columns.done[:] = True
+    return table()
 
 
-def _streams(xs: Any, ds: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(S, T, r) and (S, T), of one float dtype, on the host."""
-    xs = as_array("xs", xs, "(T, r), or (S, T, r) for several streams")
-    ds = as_array("ds", ds, "(T,), or (S, T) for several streams")
-    if xs.ndim != 3:
-        xs, ds, dtype = checked(xs, ds, jnp.result_type(float))
-        return np.asarray(xs, dtype)[None], np.asarray(ds, dtype)[None]
-    if ds.shape != xs.shape[:2] or not len(xs):
+def _streams(xs: ArrayLike, ds: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs (S, T, r) and targets (S, T), of one float dtype, on the host."""
+    inputs = as_array("xs", xs, "(T, r), or (S, T, r) for several streams")
+    targets = as_array("ds", ds, "(T,), or (S, T) for several streams")
+    if inputs.ndim != 3:
+        inputs, targets = inputs[None], targets[None]
+    elif targets.shape != inputs.shape[:2] or not len(inputs):
         raise ValueError(
             f"several streams, xs of shape (S, T, r), need targets ds of shape (S, T), S >= 1; "
-            f"got xs {xs.shape} and ds {ds.shape}"
+            f"got xs {inputs.shape} and ds {targets.shape}"
         )
-    _, _, dtype = checked(xs[0], ds[0], jnp.result_type(float))
-    return np.asarray(xs, dtype), np.asarray(ds, dtype)
+    _, _, dtype = checked_stream(inputs[0], targets[0], jnp.result_type(float))
+    return np.asarray(inputs, dtype), np.asarray(targets, dtype)
 
 
-def _draws(keys: Any, needed: bool) -> Draws:
+def _keys(keys: Array | Iterable[Array] | None, *, needed: bool) -> Keys:
     if keys is None:
-        return Draws(checked_key(None) if needed else None, None, 1)
+        if needed:
+            checked_key(None)  # raises
+        return Keys(None, None)
     keys = jnp.stack(keys) if isinstance(keys, (list, tuple)) and keys else keys
     if not isinstance(keys, jax.Array) or not jnp.issubdtype(keys.dtype, jax.dtypes.prng_key):
         raise TypeError(f"keys must be jax.random keys; got {keys!r:.200}")
     if keys.ndim > 1 or not keys.size:
         raise ValueError(f"keys must be one key, or (K,) of them, K >= 1; got shape {keys.shape}")
     words = np.asarray(jax.random.key_data(jnp.atleast_1d(keys)))
-    return Draws(words, str(jax.random.key_impl(keys)), len(words))
+    return Keys(words, str(jax.random.key_impl(keys)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations_with_replacement
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +12,11 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
+from jboost.core.arrays import real
+from jboost.core.learner import required_key
 from jboost.core.model import Number, model, static
 from jboost.core.numerics import dtype_of, known
 from jboost.core.products import matvec
-from jboost.core.learner import required_key
-from jboost.core.arrays import real
 from jboost.core.transform import Transform
 
 

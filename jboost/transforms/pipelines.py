@@ -15,10 +15,10 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Learner, State
-from jboost.core.sample import Sample
-from jboost.core.model import Number, model
 from jboost.core.arrays import real
+from jboost.core.learner import Learner, State
+from jboost.core.model import model
+from jboost.core.sample import Sample
 from jboost.core.transform import Transform
 
 

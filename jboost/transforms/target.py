@@ -8,9 +8,9 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Wrapper, Learner, State
+from jboost.core.learner import Learner, State, Wrapper
+from jboost.core.model import model
 from jboost.core.sample import Sample
-from jboost.core.model import Number, model
 from jboost.transforms.scale import Scale
 
 

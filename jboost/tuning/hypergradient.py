@@ -22,9 +22,10 @@ from jax.flatten_util import ravel_pytree
 from jboost.core import checks
 from jboost.core.learner import Learner, State
 from jboost.core.numerics import Sum, usable
+from jboost.core.step import Observe, Trace, over_time, step
 from jboost.core.template import template
-from jboost.engine import fold as engine
-from jboost.running.run import Observe, Trace, checked, checked_key, scan
+from jboost.engine.folds import call
+from jboost.running.run import checked_key, checked_stream
 from jboost.settings import leaves
 from jboost.settings.surrogates import SURROGATES, relaxed
 
@@ -80,7 +81,7 @@ def hypergradient(
     checks.choice("surrogate", surrogate, SURROGATES)
     if method is not None:
         checks.choice("method", method, ("forward", "reverse"))
-    xs, ds, dtype = checked(xs, ds, jnp.result_type(float))
+    xs, ds, dtype = checked_stream(xs, ds, jnp.result_type(float))
     xs, ds = jnp.asarray(xs, dtype), jnp.asarray(ds, dtype)
     if relaxed(model, surrogate).needs_key:
         key = checked_key(key)
@@ -91,8 +92,8 @@ def hypergradient(
     question = _Question(chosen, model, tuple(places.values()), way, metric, surrogate)
     # The engine goes by the size of what is carried: here the state and its derivatives.
     state = template(model, xs.shape[1], xs.dtype.name, key)
-    carried = jnp.zeros(sum(leaf.size for leaf in jax.tree.leaves(state)) * (1 + count), dtype)
-    value, slopes = _fold(question, carried, xs, ds, key, observe, insist=method is not None)
+    carried = sum(leaf.size for leaf in jax.tree.leaves(state)) * (1 + count) * dtype.itemsize
+    value, slopes = _ask(question, carried, xs, ds, key, observe, insist=method is not None)
     return value, dict(zip(places, slopes, strict=True))
 
 
@@ -116,11 +117,19 @@ class _Question:
         return relaxed(leaves.put(self.model, self.places, values), self.surrogate)
 
 
-def _fold(question: _Question, *stream: Any, insist: bool) -> tuple[Array, list[Array]]:
+def _ask(
+    question: _Question,
+    carried: int,
+    xs: Array,
+    ds: Array,
+    key: Array | None,
+    observe: Observe | None,
+    *,
+    insist: bool,
+) -> tuple[Array, list[Array]]:
     """The answer; forward all the same where a loop of unknown length lets nothing back through."""
-    fold: Any = engine.fold  # it takes any pytree for a model
     try:
-        return fold(_answer, question, *stream)
+        return call(_answer, carried, (question, xs, ds), key, observe)
     except ValueError as error:
         if "Reverse-mode differentiation does not work" not in str(error):
             raise
@@ -129,7 +138,8 @@ def _fold(question: _Question, *stream: Any, insist: bool) -> tuple[Array, list[
                 "method='reverse' cannot pass a learner that repeats its updates in a loop, as a "
                 "booster inside DataReuse does; use method='forward'"
             ) from None
-    return fold(_answer, dataclasses.replace(question, method="forward"), *stream)
+    question = dataclasses.replace(question, method="forward")
+    return call(_answer, carried, (question, xs, ds), key, observe)
 
 
 class _Score(NamedTuple):
@@ -145,9 +155,8 @@ class _Score(NamedTuple):
 
 
 def _answer(
-    question: _Question, carried: Array, xs: Array, ds: Array, key: Any, observe: Any
+    question: _Question, xs: Array, ds: Array, key: Array | None, observe: Observe | None
 ) -> tuple[Array, list[Array]]:
-    del carried  # the first state depends on the numbers as well, so it is made inside
     way = _forward if question.method == "forward" else _reverse
     return way(question, xs, ds, key, observe)
 
@@ -210,20 +219,20 @@ def _start(model: Learner, xs: Array, key: Any) -> _Score:
 def _walk(model: Learner, score: _Score, xs: Array, ds: Array, key: Any) -> _Score:
     """Predict, score, learn; a target that is not usable does not count."""
 
-    def step(score: _Score, sample: tuple[Array, Array]) -> tuple[_Score, None]:
+    def scored_step(score: _Score, sample: tuple[Array, Array]) -> tuple[_Score, None]:
         x, d = sample
+        after, trace = step(model, score.state, x, d, key)
         counted = usable(d)
-        e = jnp.where(counted, model.predict(score.state, x) - jnp.where(counted, d, 0), 0)
-        after = model.update(score.state, x, d, key=key)
+        e = jnp.where(counted, trace.prediction - jnp.where(counted, d, 0), 0)
         seen = score.seen + counted.astype(jnp.int32)
         return _Score(after, score.loss.add(jnp.square(e)), seen), None
 
-    return jax.lax.scan(step, score, (xs, ds))[0]
+    return jax.lax.scan(scored_step, score, (xs, ds))[0]
 
 
 def _metric(metric: Metric, model: Learner, xs: Array, ds: Array, key: Any, observe: Any) -> Array:
     state = model.init(xs.shape[1], xs.dtype, key=key)
-    value = jnp.asarray(metric(scan(model, state, xs, ds, key, observe)[1], ds))
+    value = jnp.asarray(metric(over_time(model, state, xs, ds, key, observe)[1], ds))
     if value.ndim or not jnp.issubdtype(value.dtype, jnp.floating):
         raise TypeError(
             f"metric must return one real number; got an array of {value.dtype}{[*value.shape]}"

@@ -1,7 +1,7 @@
 """Hyperparameters by gradient descent on the error of whole runs, and what they then achieve.
 
-Settings move in their natural spaces (:mod:`jboost.settings.spaces`): a step size by its logarithm, a
-forgetting factor by the logit of 1 − β. What descends is the logarithm of the mean squared error,
+Settings move in their natural spaces (:mod:`jboost.settings.spaces`): a step size by its logarithm,
+a forgetting factor by the logit of 1 − β. What descends is the logarithm of the mean squared error,
 so that neither the scale of the targets nor that of a setting matters to the optimiser.
 
 Rows that chose a setting say nothing about it. So settings are chosen on a prefix of the stream, or
@@ -19,8 +19,10 @@ import numpy as np
 from jax import Array
 
 from jboost.core import checks
+from jboost.core.errors import ase
 from jboost.core.learner import Learner
-from jboost.running.run import Observe, ase, checked, run
+from jboost.core.step import Observe
+from jboost.running.run import checked_stream, run
 from jboost.settings import leaves
 from jboost.settings import spaces as _spaces
 from jboost.settings.surrogates import relaxed
@@ -113,7 +115,7 @@ def tune(
     optimizer = optax.adam(0.3) if optimizer is None else optimizer
     if not isinstance(optimizer, optax.GradientTransformation):
         raise TypeError(f"optimizer must be one of optax's, as optax.adam(0.3); got {optimizer!r}")
-    xs, ds, dtype = checked(xs, ds, jnp.result_type(float))
+    xs, ds, dtype = checked_stream(xs, ds, jnp.result_type(float))
     parts = _parts(len(xs), train, windows)
     places = leaves.places(model, wrt)
     search = _Search(model, places, _spaces.of(model, places, spaces), metric, observe, surrogate)

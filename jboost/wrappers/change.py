@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import State, Wrapper, required_key
-from jboost.core.sample import Sample
+from jboost.core.learner import Learner, State, Wrapper, required_key
 from jboost.core.model import Number, model, static
 from jboost.core.numerics import dtype_of
+from jboost.core.sample import Sample
 from jboost.learners.newton import CovarianceState, RootState
 from jboost.transforms.pipelines import PipelineState
 from jboost.transforms.target import ScaledState

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Wrapper, Learner, State
-from jboost.core.sample import Sample
+from jboost.core.learner import Learner, State, Wrapper
 from jboost.core.model import Number, model, static
 from jboost.core.numerics import dtype_of, usable
+from jboost.core.sample import Sample
 
 # What stands for a missing entry of a kept x: as unusable as NaN, but states stay finite.
 MISSING = 1e30
@@ -106,9 +106,7 @@ class Delayed(Wrapper):
             for ring, new, old in zip(rings, newest, oldest, strict=True)
         )
         late = self.learner.sample(state.learner, x, d, weight=weight, key=sample.key)
-        learner = self.learner.learn(
-            state.learner, late.only_if(good & (waiting == self.delay))
-        )
+        learner = self.learner.learn(state.learner, late.only_if(good & (waiting == self.delay)))
         return DelayedState(
             x=xs,
             d=ds,
@@ -222,9 +220,7 @@ class Pending(Wrapper):
         same = state.open & (state.id == jnp.asarray(id, jnp.int32))
         d = jnp.asarray(d, state.x.dtype)
         place, asked = jnp.argmax(same), jnp.any(same)
-        late = self.learner.sample(
-            state.learner, _row(state.x, place), d, weight=weight, key=key
-        )
+        late = self.learner.sample(state.learner, _row(state.x, place), d, weight=weight, key=key)
         answered = asked & usable(d)
         return state._replace(
             open=state.open & ~(same & answered),

@@ -38,10 +38,10 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Wrapper, Learner, State
-from jboost.core.sample import Sample
+from jboost.core.learner import Learner, State, Wrapper
 from jboost.core.model import Number, model, static
 from jboost.core.numerics import LARGEST, dtype_of
+from jboost.core.sample import Sample
 from jboost.learners.newton import Newton
 from jboost.transforms.maps import Bias, Polynomial
 from jboost.transforms.pipelines import pipeline

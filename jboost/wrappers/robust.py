@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Wrapper, Learner, State
-from jboost.core.sample import Sample
+from jboost.core.learner import Learner, State, Wrapper
 from jboost.core.model import Number, model, static
 from jboost.core.numerics import dtype_of
+from jboost.core.sample import Sample
 
 GAUSSIAN = 1.4826  # the deviation over the median size of Gaussian numbers
 # Steps of log s are ±a/2, a = GAIN/n: best for the median of log|e| is one over its density there,

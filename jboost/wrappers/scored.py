@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import DTypeLike
 
 from jboost.core import checks, metrics
-from jboost.core.learner import Wrapper, Learner, State
+from jboost.core.learner import Learner, State, Wrapper
+from jboost.core.model import model
 from jboost.core.sample import Sample
-from jboost.core.model import Number, model
 from jboost.wrappers.intervals import Intervals
 
 

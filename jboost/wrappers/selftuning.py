@@ -26,10 +26,10 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Wrapper, Learner, State
-from jboost.core.sample import Sample
+from jboost.core.learner import Learner, State, Wrapper
 from jboost.core.model import Number, model, static
 from jboost.core.numerics import dtype_of, usable
+from jboost.core.sample import Sample
 from jboost.learners.newton import Newton, NewtonState
 from jboost.settings import leaves
 from jboost.settings import spaces as _spaces

@@ -15,11 +15,11 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks, draws
+from jboost.core.arrays import real
 from jboost.core.learner import Learner, State, Wrapper, required_key
-from jboost.core.sample import Sample
 from jboost.core.model import Number, model, static
 from jboost.core.numerics import dtype_of, known, usable
-from jboost.core.arrays import real
+from jboost.core.sample import Sample
 
 MEMORY = 100  # samples
 
@@ -189,5 +189,7 @@ class Budget(Wrapper):
             u = jnp.asarray(doubt(state.learner, known(x, dtype)), dtype)
             some = (state.doubt > 0) & (u >= 0)
             chance = jnp.where(some, chance * u / jnp.where(some, state.doubt, 1), chance)
-        own = jax.random.fold_in(required_key(key), 1)  # apart from what the learner draws with the key
+        own = jax.random.fold_in(
+            required_key(key), 1
+        )  # apart from what the learner draws with the key
         return draws.uniform(own, (state.t, state.wraps), 1, dtype)[0] < chance, u

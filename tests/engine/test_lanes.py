@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jboost.engine.lanes import Layout
 
 import jboost as jb
 from jboost.engine import fold as engine
 from jboost.engine import lanes, trailing
-from jboost.engine.lanes import Layout
 
 KEY = jax.random.key(3)
 

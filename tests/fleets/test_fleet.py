@@ -35,11 +35,11 @@ def run_in_blocks(fleet, blocks, ids, xs, ds):
     return state, jax.tree.map(lambda *parts: np.concatenate(parts), *traces)
 
 
-@pytest.mark.parametrize("form", ["rows", "rounds"])
+@pytest.mark.parametrize("schedule", ["rows", "rounds"])
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
-def test_streams_run_as_they_would_alone(model, form):
+def test_streams_run_as_they_would_alone(model, schedule):
     ids, xs, ds = arrivals()
-    fleet = Fleet(model, N, R, key=KEY, form=form)
+    fleet = Fleet(model, N, R, key=KEY, schedule=schedule)
     state, trace = run_in_blocks(fleet, 7, ids, xs, ds)
     states = fleet.states(state)
     for stream in (0, 1, 5, 17):
@@ -137,8 +137,8 @@ def test_other_bad_arguments_are_named():
         Fleet(MODELS["RU"], N, R)
     with pytest.raises(ValueError, match="num_streams must be"):
         Fleet(jb.SGD(0.1), 0, R)
-    with pytest.raises(ValueError, match="form must be one of 'rows', 'rounds'"):
-        Fleet(jb.SGD(0.1), N, R, form="columns")
+    with pytest.raises(ValueError, match="schedule must be one of 'rows', 'rounds'"):
+        Fleet(jb.SGD(0.1), N, R, schedule="columns")
     with pytest.raises(ValueError, match="state does not belong to this fleet"):
         fleet.run(Fleet(jb.SGD(0.1), N + 1, R).init(), [0], np.ones((1, R)), np.ones(1))
     with pytest.raises(ValueError, match="states must be of 40 streams"):

@@ -1,4 +1,4 @@
-"""What tests/test_devices.py has done in processes of its own: a small sweep and a small fleet."""
+"""A small sweep and a small fleet, which tests/sweeps/test_devices.py runs in other processes."""
 
 import json
 import sys
@@ -18,14 +18,16 @@ def make(m, step_size):
     return jb.bsgd_ru(m, target_mse=0.3, step_size=step_size, combiner=jb.Uniform())
 
 
-def counted(keep):
-    def count(self, runs, cells, report, results):
-        global computed
-        before = int(cells.done.sum())
-        keep(self, runs, cells, report, results)
-        computed += int(cells.done.sum()) - before
+def counted(store):
+    """Job.store, which also counts the rows that this process computes."""
 
-    return count
+    def store_and_count(self, runs, columns, report, results):
+        global computed
+        before = int(columns.done.sum())
+        store(self, runs, columns, report, results)
+        computed += int(columns.done.sum()) - before
+
+    return store_and_count
 
 
 def work():
@@ -51,8 +53,8 @@ def work():
 if __name__ == "__main__":
     if sys.argv[1] == "process":
         jax.distributed.initialize(sys.argv[3], num_processes=2, process_id=int(sys.argv[2]))
-    jobs.Job.keep = counted(jobs.Job.keep)
-    found = work()
-    found |= {"devices": jax.local_device_count(), "computed": computed}
-    found |= {"process": jax.process_index(), "processes": jax.process_count()}
-    print(json.dumps(found))
+    jobs.Job.store = counted(jobs.Job.store)
+    results = work()
+    results |= {"devices": jax.local_device_count(), "computed": computed}
+    results |= {"process": jax.process_index(), "processes": jax.process_count()}
+    print(json.dumps(results))

@@ -19,7 +19,7 @@ WORK = Path(__file__).parents[1] / "support" / "sweep_work.py"
 
 
 def start(*arguments, **environment):
-    env = {**os.environ, "PYTHONPATH": str(WORK.parent.parent), **environment}
+    env = {**os.environ, "PYTHONPATH": str(WORK.parents[2]), **environment}
     command = [sys.executable, str(WORK), *map(str, arguments)]
     return subprocess.Popen(
         command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -73,8 +73,9 @@ def test_two_processes_give_the_table_of_one(alone):
 
 
 def test_batches_cover_every_run_once_in_equal_sizes():
-    for count, most, ways, parts in [(1, 9, 2, 1), (7, 2, 2, 1), (1024, 70, 2, 1), (9, 4, 1, 8)]:
-        batches = jobs._cut(count, most, ways, parts)
+    cases = [(1, 9, 2, 1), (7, 2, 2, 1), (1024, 70, 2, 1), (9, 4, 1, 8)]
+    for count, most, concurrent, parts in cases:
+        batches = jobs._cut(count, most, concurrent, parts)
         assert len({len(batch) for batch in batches}) == 1 and len(batches[0]) % parts == 0
         assert np.unique(np.concatenate(batches)).tolist() == list(range(count))
         assert len(batches[0]) <= max(most, parts)
@@ -83,12 +84,12 @@ def test_batches_cover_every_run_once_in_equal_sizes():
 
 
 def test_a_thread_for_each_core_and_errors_that_help():
-    layout = devices.layout()
-    assert layout.workers == (devices.cores() if len(jax.devices()) == 1 else 1)
+    resources = devices.resources()
+    assert resources.workers == (devices.cores() if len(jax.devices()) == 1 else 1)
     with pytest.raises(ValueError, match="workers must be"):
-        devices.layout(workers=0)
+        devices.resources(workers=0)
     with pytest.raises(TypeError, match="devices must be devices such as"):
-        devices.layout(["cpu:0"])
+        devices.resources(["cpu:0"])
     with pytest.raises(TypeError, match="devices must be devices such as"):
         sweep(jb.SGD, {"step_size": [0.1]}, np.ones((2, 1)), np.ones(2), devices=[])
 
@@ -100,8 +101,8 @@ def test_a_failure_in_a_thread_ends_the_work():
         begun.append(1)
         raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError), devices.Workers(1) as crew:
+    with pytest.raises(ZeroDivisionError), devices.Workers(1) as threads:
         for _ in range(50):
-            crew.give(fail, print)
-        crew.finish()
+            threads.submit(fail, print)
+        threads.finish()
     assert begun

@@ -11,7 +11,7 @@ import pytest
 
 import jboost as jb
 from jboost.engine import fold as engine
-from jboost.sweeps import chains, jobs, many
+from jboost.sweeps import jobs, program
 from jboost.sweeps import plots as sweep_plots
 from jboost.sweeps.results import Table
 from jboost.sweeps.sweep import SweepInterrupted, sweep
@@ -36,7 +36,7 @@ def compiled():
     seen = set()
 
     def new():
-        fresh = set(many._compiled) - seen
+        fresh = set(program._compiled) - seen
         seen.update(fresh)
         return len(fresh)
 
@@ -72,40 +72,26 @@ def choose(kind, m, size):
     return jb.boost(jb.SGD(size), m, target_mse=0.3, mode=kinds[kind], combiner=jb.Uniform())
 
 
-def test_structures_compile_once_each_and_lengths_share_a_run(compiled):
+def test_structures_compile_once_each(compiled):
     xs, ds = data()
     grid = {"kind": ["WU", "RU"], "m": [1, 6], "size": [0.05, 0.1]}
     table = sweep(choose, grid, xs, ds, KEYS[0])
-    assert compiled() == 2  # one for each mode; all lengths in one
-    apart = sweep(choose, grid, xs, ds, KEYS[0], share=False)
-    assert compiled() == 4
-    np.testing.assert_allclose(table["mse"], apart["mse"], rtol=1e-4)
+    assert compiled() == 4  # one for each mode and m
     for point, mse in zip(table.points, table["mse"], strict=True):
-        np.testing.assert_allclose(mse, jb.mse(choose(**point), xs, ds, KEYS[0]), rtol=1e-4)
+        np.testing.assert_allclose(mse, jb.mse(choose(**point), xs, ds, KEYS[0]), rtol=1e-5)
     assert table["kind"].tolist() == ["WU"] * 4 + ["RU"] * 4
     assert table["m"].tolist() == [1, 1, 6, 6] * 2
 
 
-def test_a_shared_chain_is_one_kernel_and_long_lists_of_lengths_are_split():
-    models = [make_wu.func(m, target_mse=0.3, step_size=0.1) for m in range(1, 12)]
-    one, other = chains.share(models)
-    assert one.members == tuple((k,) for k in range(8)) and len(other.members) == 3
-    xs, ds = data()
-    _, trace = jb.run(other.model, xs, ds)
-    assert trace.prediction.shape == (60, 3)
-    if jax.__version_info__ >= engine.FIRST_TESTED:
-        assert engine.last().form == "kernel", engine.last().reason
-
-
-def test_lengths_share_where_the_combiner_learns():
-    """The default combiner differs with m; a value per learner is never shared."""
+def test_a_sweep_over_m_and_over_vectors_of_settings():
+    """The state of the default combiner has another shape for every m."""
     xs, ds = data()
     lengths = [2, 5, 2]
     table = sweep(partial(jb.bnm_wu, target_mse=0.2, forgetting=0.9, ridge=0.1),
                   [{"m": m} for m in lengths], xs, ds)  # fmt: skip
     for m, mse in zip(lengths, table["mse"], strict=True):
         model = jb.bnm_wu(m, target_mse=0.2, forgetting=0.9, ridge=0.1)
-        np.testing.assert_allclose(mse, jb.mse(model, xs, ds), rtol=1e-3)
+        np.testing.assert_allclose(mse, jb.mse(model, xs, ds), rtol=1e-5)
     vectors = np.array([[0.1, 0.2, 0.05, 0.1], [0.3, 0.1, 0.1, 0.01]])
     table = sweep(make_wu, {"step_size": vectors}, xs, ds)
     for vector, mse in zip(vectors, table["mse"], strict=True):
@@ -301,7 +287,7 @@ for T in (1, 9):
         sweep(make, {"m": [m], "step": [0.1]}, xs, ds)
     fleet = Fleet(make(1, 0.1), 1, 2)
     fleet.run(fleet.init(), np.zeros(T, int), xs, ds)
-print("alive", fleet._way.form)
+print("alive", fleet._spec.loop)
 """
 
 
@@ -392,8 +378,8 @@ def test_it_compiles_for_accelerators():
 
     plan = engine.Plan("plain", "", ())
     models = jax.tree.map(lambda leaf: np.full(3, leaf, np.float32), make_ru(step_size=0.1))
-    batch = many.Batch(models, np.zeros((3, 2), np.uint32), np.zeros(3, np.int32))
-    way = many.Way(plan, (Gpu(),), "threefry2x32", None, None)
-    program = jax.jit(partial(many._run_batch, way))
-    exported = jax.export.export(program, platforms=["cuda"])(batch, xs[None], ds[None])
-    assert exported.out_avals[0].shape == (3, 1)
+    batch = program.Batch(models, np.zeros((3, 2), np.uint32), np.zeros(3, np.int32))
+    spec = program.BatchSpec(plan, (Gpu(),), "threefry2x32", None, None)
+    run_batch = jax.jit(partial(program._run_batch, spec))
+    exported = jax.export.export(run_batch, platforms=["cuda"])(batch, xs[None], ds[None])
+    assert exported.out_avals[0].shape == (3,)

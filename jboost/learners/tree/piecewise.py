@@ -24,10 +24,10 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.learner import Wrapper, Learner, State
-from jboost.core.sample import Sample
+from jboost.core.learner import Learner, State, Wrapper
 from jboost.core.model import Number, model, static
-from jboost.core.numerics import dtype_of, known, usable
+from jboost.core.numerics import dtype_of, known
+from jboost.core.sample import Sample
 from jboost.learners.newton import Newton
 from jboost.learners.tree import shares, splits
 
@@ -119,8 +119,8 @@ class PiecewiseLinear(Wrapper):
 
     A leaf is split, for good, at the best of the quantiles of its own samples once the changes of
     slope and level there gain more than ``evidence`` nats beyond the logarithm of the number of
-    places looked at (see :mod:`jboost.learners.tree.splits`); s, in [0.03, 1], is small for inputs whose
-    slope did not change.
+    places looked at (see :mod:`jboost.learners.tree.splits`); s, in [0.03, 1], is small for
+    inputs whose slope did not change.
 
     Every region has a level of its own, so x needs no constant for that. A sample's mass is its
     weight, at most 1. With r inputs and C cuts a step costs O(depth) updates of the learner and
