@@ -26,7 +26,7 @@ def speed(record: Record) -> str:
         return out
 
     rows = [[name, *cells(name, "jboost")] for name in MODELS]
-    rows.append(['BNM-WU, `form="covariance"`', *cells("BNM-WU", "P form")])
+    rows.append(['BNM-WU, `storage="covariance"`', *cells("BNM-WU", "P form")])
     rows += [[name, *cells(name, "peer")] for name in PEERS]
     head = [text for r in WIDTHS for text in (f"r = {r}, µs", "× C")]
     return markdown(["", *head], rows)

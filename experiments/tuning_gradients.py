@@ -51,7 +51,7 @@ MODELS = {
     "NLMS": weighted(jb.NLMS(0.2, epsilon=0.05)),
     "ForwardNewton": weighted(jb.ForwardNewton(0.99, 0.1, 30.0)),
     "Newton, by weight": weighted(jb.Newton(0.99, 0.1, max_variance=30.0, forget_by_weight=True)),
-    "Newton, covariance": weighted(jb.Newton(0.99, 0.1, max_variance=30.0, form="covariance")),
+    "Newton, covariance": weighted(jb.Newton(0.99, 0.1, max_variance=30.0, storage="covariance")),
     "Algorithm 1": weighted(SGD, dependence=None, guarantee=0.1),
     "inner scan": weighted(SGD, chain="scan"),
     "literal BSGD": weighted(jb.SGD(0.05, guard=False), combiner=NSGD, literal=True),

@@ -38,8 +38,8 @@ def test_three_step_sizes_one_trace():
             traces.append("predict")
             return jb.SGD(self.step_size).predict(state, x)
 
-        def update(self, state, x, d, *, weight=1.0, repeats=1, key=None):
-            return jb.SGD(self.step_size).update(state, x, d, weight=weight, repeats=repeats)
+        def learn(self, state, sample):
+            return jb.SGD(self.step_size).learn(state, sample)
 
     xs, ds = data()
     results = []

@@ -14,7 +14,7 @@ Q = 3
 SHARED = {
     "SGD": jb.SGD(0.1),
     "Newton": jb.Newton(0.99, 0.1),
-    "Newton, covariance": jb.Newton(0.99, 0.1, form="covariance"),
+    "Newton, covariance": jb.Newton(0.99, 0.1, storage="covariance"),
     "ForwardNewton": jb.ForwardNewton(0.99, 0.1),
     "pipeline": jb.pipeline(
         jb.Impute(), jb.Scale(), jb.RandomFourier(6, length_scale=1.0), jb.ScaleTarget(jb.SGD(0.1))

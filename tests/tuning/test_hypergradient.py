@@ -37,7 +37,7 @@ WEIGHTED = {
         jb.Newton(0.99, 0.1, max_variance=30.0, forget_by_weight=True), 3, target_mse=0.2
     ),
     "covariance": jb.boost(
-        jb.Newton(0.99, 0.1, max_variance=30.0, form="covariance"), 3, target_mse=0.2
+        jb.Newton(0.99, 0.1, max_variance=30.0, storage="covariance"), 3, target_mse=0.2
     ),
     "Algorithm 1": jb.boost(jb.SGD(0.1), 3, target_mse=0.2, guarantee=0.1, chain="scan"),
     "literal": jb.bnm_wu(3, target_mse=0.2, forgetting=0.99, ridge=0.1, literal=True),

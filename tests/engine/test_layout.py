@@ -4,17 +4,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jboost.engine.lanes import Layout
+from support.kernels import KERNELS
 
 import jboost as jb
-from jboost.engine import fold as engine
-from jboost.engine import lanes, trailing
+from jboost import engine
+from jboost.engine import layout as layouts
+from jboost.engine import trailing
+from jboost.engine.layout import Layout, Walk
 
 KEY = jax.random.key(3)
 
-with_kernel = pytest.mark.skipif(
-    jax.__version_info__ < engine.FIRST_TESTED, reason="one kernel is not tested with this jax"
-)
+with_kernel = pytest.mark.skipif(not KERNELS, reason="one kernel is not tested with this jax")
 
 
 def data(r=3, T=60):
@@ -25,20 +25,20 @@ def data(r=3, T=60):
 
 @with_kernel
 @pytest.mark.parametrize(
-    ("model", "r", "layout"),
+    ("model", "r", "walk"),
     [
-        (jb.bsgd_wu(20, target_mse=0.1, step_size=0.01), 3, Layout("side by side", 4)),
-        (jb.bsgd_wu(8, target_mse=0.1, step_size=0.01), 3, Layout("side by side", 0)),
-        (jb.bsgd_wu(20, target_mse=0.1, step_size=0.001), 40, Layout("together", 4)),
-        (jb.bsgd_wu(4, target_mse=0.1, step_size=0.01), 3, Layout("together", 0)),
-        (jb.bnm_wu(5, target_mse=0.1, forgetting=0.99, ridge=1), 40, Layout("together", 0)),
-        (jb.bnm_ru(5, target_mse=0.1, forgetting=0.99, ridge=1), 40, Layout("one by one", 0)),
+        (jb.bsgd_wu(20, target_mse=0.1, step_size=0.01), 3, Walk("side by side", 4)),
+        (jb.bsgd_wu(8, target_mse=0.1, step_size=0.01), 3, Walk("side by side", 0)),
+        (jb.bsgd_wu(20, target_mse=0.1, step_size=0.001), 40, Walk("together", 4)),
+        (jb.bsgd_wu(4, target_mse=0.1, step_size=0.01), 3, Walk("together", 0)),
+        (jb.bnm_wu(5, target_mse=0.1, forgetting=0.99, ridge=1), 40, Walk("together", 0)),
+        (jb.bnm_ru(5, target_mse=0.1, forgetting=0.99, ridge=1), 40, Walk("one by one", 0)),
     ],
     ids=["20 of 3", "8 of 3", "20 of 40", "4 of 3", "large", "large, drawn"],
 )
-def test_the_size_of_the_learners_decides(model, r, layout):
+def test_the_size_of_the_learners_decides(model, r, walk):
     jb.run(model, *data(r, 5), KEY)
-    assert engine.last().layouts == (layout,)
+    assert engine.last().layout.walks == (walk,)
 
 
 PER_LEARNER = jb.boost(
@@ -62,7 +62,7 @@ def everything(state, info):
 def test_states_and_reports_are_those_of_the_plain_form(model):
     xs, ds = data()
     fast = jb.run(model, xs, ds, KEY, observe=everything)
-    assert engine.last().layouts[0].idle > 0
+    assert engine.last().layout.walks[0].idle > 0
     engine.use("plain")
     try:
         slow = jb.run(model, xs, ds, KEY, observe=everything)
@@ -76,21 +76,57 @@ def test_states_and_reports_are_those_of_the_plain_form(model):
 
 def test_a_state_spread_and_gathered_is_itself():
     state = jb.run(PER_LEARNER, *data(), KEY)[0]
-    for layout in (Layout("side by side", 2), Layout("together", 2), Layout("one by one", 0)):
-        model, wide = lanes.spread((layout,), PER_LEARNER, state)
-        assert model.m == 6 and model.walk == layout.walk
-        for one, other in zip(
-            jax.tree.leaves(lanes.gather((layout,), wide)), jax.tree.leaves(state), strict=True
-        ):
+    for walk in (Walk("side by side", 2), Walk("together", 2), Walk("one by one", 0)):
+        layout = Layout((walk,), whole_vectors=True)
+        model, laid_out = layouts.lay_out(layout, PER_LEARNER, state)
+        assert sum(model.sizes) == 6 + walk.idle
+        back = layouts.put_back(layout, laid_out)
+        assert jax.tree.structure(back) == jax.tree.structure(state)
+        for one, other in zip(jax.tree.leaves(back), jax.tree.leaves(state), strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("storage", ["root", "covariance"])
+def test_rows_of_large_matrices_are_filled_up_and_cut_again(storage):
+    """Also where a learner starts anew inside the loop."""
+    layout = Layout((), whole_vectors=True)
+    for r, filled in ((32, 32), (33, 40), (40, 40)):
+        model = jb.OnChange(jb.Newton(0.99, storage=storage))
+        state = model.init(r)
+        wide_model, wide = layouts.lay_out(layout, model, state)
+        started = wide_model.init(r)
+        matrix = "T" if storage == "root" else "P"
+        assert getattr(wide.learner, matrix).shape == (r, filled)
+        assert getattr(started.learner, matrix).shape == (r, filled)
+        back = layouts.put_back(layout, wide)
+        np.testing.assert_array_equal(
+            getattr(back.learner, matrix), getattr(state.learner, matrix)
+        )
+
+
+@with_kernel
+@pytest.mark.parametrize("storage", ["root", "covariance"])
+def test_filled_up_rows_give_the_same_run(storage):
+    xs, ds = data(35, 200)
+    ds[100:] = -ds[100:]
+    model = jb.OnChange(jb.Newton(0.99, ridge=1.0, storage=storage), threshold=1.0, warm_up=20)
+    state, fast = jb.run(model, xs, ds)
+    assert engine.last().kernel and int(state.detector.changes) > 0
+    engine.use("plain")
+    try:
+        slow_state, slow = jb.run(model, xs, ds)
+    finally:
+        engine.use("auto")
+    np.testing.assert_allclose(fast.prediction, slow.prediction, rtol=1e-3, atol=1e-3)
+    assert jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, slow_state)
 
 
 def test_boosters_inside_other_stacks_are_left_alone():
     """Where a state holds more boosters than the model, or stacked ones, nothing is rearranged."""
     state = jb.run(PER_LEARNER, *data(), KEY)[0]
-    assert lanes.choose(PER_LEARNER, (state, state), kernel=True) == ()
+    assert layouts.choose(PER_LEARNER, (state, state), kernel=True).walks == ()
     stacked = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), state)
-    assert lanes.choose(PER_LEARNER, stacked, kernel=True) == ()
+    assert layouts.choose(PER_LEARNER, stacked, kernel=True).walks == ()
 
 
 def mixed(a, b, s):
