@@ -201,22 +201,22 @@ def fingerprint(description: object, store: Store) -> str:
     return digest.hexdigest()
 
 
-def difference(saved: Any, given: Any, path: str = "model") -> str | None:
+def difference(saved: Any, supplied: Any, path: str = "model") -> str | None:
     """Where two descriptions first differ, in words; fields that the file lacks do not count."""
-    match saved, given:
+    match saved, supplied:
         case {"class": _, "fields": dict(older)}, {"class": _, "fields": dict(newer)}:
-            given = given | {"fields": {k: v for k, v in newer.items() if k in older}}
-    if isinstance(saved, dict) and isinstance(given, dict) and saved.keys() == given.keys():
+            supplied = supplied | {"fields": {k: v for k, v in newer.items() if k in older}}
+    if isinstance(saved, dict) and isinstance(supplied, dict) and saved.keys() == supplied.keys():
         # The words of the description itself do not belong to the path in the model.
         words = ("class", "fields", "list", "dict", "float", "opaque", "array", "kind")
-        inside = [(path if k in words else f"{path}.{k}", saved[k], given[k]) for k in saved]
-    elif isinstance(saved, list) and isinstance(given, list) and len(saved) == len(given):
-        inside = [(f"{path}[{i}]", saved[i], given[i]) for i in range(len(saved))]
-    elif type(saved) is type(given) and saved == given:
+        inside = [(path if k in words else f"{path}.{k}", saved[k], supplied[k]) for k in saved]
+    elif isinstance(saved, list) and isinstance(supplied, list) and len(saved) == len(supplied):
+        inside = [(f"{path}[{i}]", saved[i], supplied[i]) for i in range(len(saved))]
+    elif type(saved) is type(supplied) and saved == supplied:
         return None
     else:
-        return f"{path} is {_brief(saved)} in the file and {_brief(given)} in the model given"
-    differences = (difference(ours, theirs, name) for name, ours, theirs in inside)
+        return f"{path} is {_brief(saved)} in the file and {_brief(supplied)} in the model given"
+    differences = (difference(old, new, name) for name, old, new in inside)
     return next((text for text in differences if text), None)
 
 

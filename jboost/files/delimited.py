@@ -214,32 +214,27 @@ class Delimited(Reader):
 
     def _names(self, line: bytes) -> list[str]:
         """The names of the columns, from the first line."""
-        text, place = self._decoded(line, 1), f"{self.label}, line 1"
-        refuse_too_many(self._count_fields(text), place)
-        fields = self._fields(text, 1)
+        text, where = self._decoded(line, 1), f"{self.label}, line 1"
+        refuse_too_many(text.count(self._delimiter) + 1, where)  # to split them takes much memory
+        fields = self._fields(text, where)
         if not self._header:
             return [str(i) for i in range(1, len(fields) + 1)]
         names = [field.strip() or str(i) for i, field in enumerate(fields, start=1)]
         if all(is_number(field) for field in fields):
-            raise DataError(f"{place} holds numbers where names are wanted; is there no header?")
+            raise DataError(f"{where} holds numbers where names are wanted; is there no header?")
         for delimiter, called in DELIMITERS.items():
             if len(names) == 1 and delimiter in names[0]:
-                raise DataError(f"{place} has one column, {text!r:.60}; is {called} the delimiter?")
-        refuse_repeated(names, place)
+                raise DataError(f"{where} has one column, {text!r:.60}; is {called} the delimiter?")
+        refuse_repeated(names, where)
         return names
 
-    def _count_fields(self, text: str) -> int:
-        """How many fields a line has at most. To split a line that is too long takes memory."""
-        return text.count(self._delimiter) + 1
-
-    def _fields(self, text: str, number: int) -> list[str]:
-        place = f"{self.label}, line {number}"
+    def _fields(self, text: str, where: str) -> list[str]:
         if "\r" in text:
-            raise DataError(f"{place} has a carriage return within it; end lines with line feeds")
+            raise DataError(f"{where} has a carriage return within it; end lines with line feeds")
         try:
             return next(csv.reader([text], delimiter=self._delimiter), [])
         except csv.Error as error:
-            raise DataError(f"{place}: {error}") from None
+            raise DataError(f"{where}: {error}") from None
 
     def _parsed(self, lines: _Lines, kinds: Mapping[str, str]) -> RawBlock:
         """The columns of these kinds; without kinds all columns, of the types they look like."""
@@ -272,21 +267,21 @@ class Delimited(Reader):
         """The error of the first line that is wrong; ``reason`` where no line is found wrong."""
         *_, target = (None, *kinds)
         for number, line in lines.with_rows():
-            place = f"{self.label}, line {number}"
+            where = f"{self.label}, line {number}"
             try:
                 text = self._decoded(line, number)
-                count = self._count_fields(text)
-                fields = self._fields(text, number) if count <= MOST_COLUMNS else []
+                count = text.count(self._delimiter) + 1
+                fields = self._fields(text, where) if count <= MOST_COLUMNS else []
             except DataError as error:
                 return error
             count = len(fields) or count
             if count != len(self.names):
-                first = "the header has" if self._header else "line 1 has"
-                return DataError(f"{place} has {count:,} fields where {first} {len(self.names)}")
+                expected = f"{'the header' if self._header else 'line 1'} has {len(self.names)}"
+                return DataError(f"{where} has {count:,} fields where {expected}")
             for name, field in zip(self.names, fields, strict=True):
                 if expected := self._expected(field, kinds.get(name)):
                     return DataError(
-                        f"{place}: {field!r:.60} in the column {name!r} is not {expected}; "
+                        f"{where}: {field!r:.60} in the column {name!r} is not {expected}; "
                         f"{advice(name == target)}"
                     )
         return DataError(f"{self.label}, from line {lines.number} on: {first_line(reason)}")
@@ -309,6 +304,7 @@ def _checked_encoding(name: str | None) -> str:
     except LookupError:
         extends_ascii = False
     if not extends_ascii:
-        known = "one that Python knows and that extends ASCII"
-        raise ValueError(f"encoding must be {known}; got {name!r}")
+        raise ValueError(
+            f"encoding must be one that Python knows and that extends ASCII; got {name!r}"
+        )
     return name

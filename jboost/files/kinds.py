@@ -97,8 +97,8 @@ def advice(is_target: bool) -> str:
 def _ordinal(name: str, values: Sequence[str]) -> Column:
     values = tuple(values)
     if len(values) < 2 or len(set(values)) < len(values):
-        wanted = "at least two different values, the lowest first"
-        raise ValueError(f"ordinal[{name!r}] must be {wanted}; got {values!r}")
+        expected = "at least two different values, the lowest first"
+        raise ValueError(f"ordinal[{name!r}] must be {expected}; got {values!r}")
     return Column(name, "ordinal", values=values)
 
 
@@ -128,7 +128,7 @@ def _kind(name: str, arrow_type: pa.DataType, label: str) -> str:
 def _refuse_numbers(name: str, sample: RawBlock, decimal: str | None, is_target: bool) -> None:
     """Refuse a text column of which most values are numbers: it has a mistake and is no category.
 
-    A value is also taken for a number if the other decimal sign, a comma or a point, makes it one.
+    A value that only the other decimal sign, a comma or a point, makes a number counts as well.
     """
     codes, texts = text_codes(sample.table.column(name))
 

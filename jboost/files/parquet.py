@@ -98,5 +98,5 @@ class Parquet(Reader):
         if row != total:
             raise self._damaged(f"it claims {total} rows and holds {row}")
 
-    def _damaged(self, error: object, place: str = "") -> DataError:
-        return DataError(f"{self.label}{place} is a damaged Parquet file: {first_line(error)}")
+    def _damaged(self, error: object, where: str = "") -> DataError:
+        return DataError(f"{self.label}{where} is a damaged Parquet file: {first_line(error)}")

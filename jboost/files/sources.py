@@ -160,8 +160,8 @@ def _reader(
     if hasattr(data, "dtype") and hasattr(data, "shape"):
         return None
     if not isinstance(data, Iterable) or isinstance(data, (bytes, Mapping)):
-        wanted = "a path, a table, an array, or an iterable of rows or tables"
-        raise TypeError(f"data must be {wanted}; got {data!r:.100}")
+        expected = "a path, a table, an array, or an iterable of rows or tables"
+        raise TypeError(f"data must be {expected}; got {data!r:.100}")
     items = Peeked(data, block or GATHERED_ROWS)
     if not items.head:
         raise DataError("the stream has no rows")
@@ -220,8 +220,8 @@ def _from_array(
         target = columns.target
     beside = None if isinstance(target, str) else np.asanyarray(target)
     if beside is not None and beside.shape != array.shape[:1]:
-        wanted = f"the name of a column or an array of shape ({len(array)},)"
-        raise ValueError(f"target must be {wanted}; got {target!r:.60}")
+        expected = f"the name of a column or an array of shape ({len(array)},)"
+        raise ValueError(f"target must be {expected}; got {target!r:.60}")
     if columns is None:
         called = target if isinstance(target, str) else "target"
         inputs = (Column(name) for name in names if name not in (*drop, called))
