@@ -23,7 +23,6 @@ from jboost.checkpoints.description import (
     Store,
     describe,
     difference,
-    fingerprint,
     is_key,
     rebuild,
     refuse_narrowing,
@@ -100,11 +99,9 @@ def save(
     if num_features is not None:
         num_features = checks.whole("num_features", num_features, at_least=1)
     store = Store()
-    description = describe(model, store, opaque=supply_model)
     header = {
         "jax": jax.__version__,
-        "model": description,
-        "fingerprint": fingerprint(description, store),
+        "model": describe(model, store, opaque=supply_model),
         "position": None if position is None else checks.whole("position", position, at_least=0),
         "extra": _json(extra),
     }
@@ -140,19 +137,16 @@ def read(path: PathLike, model: Learner | None = None) -> Checkpoint:
     with _refusing(path):
         header, arrays = archive.read(path)
         store = Store(arrays, header["keys"])
-        of_model = {name: array for name, array in arrays.items() if name.startswith("model")}
-        if fingerprint(header["model"], Store(of_model, header["keys"])) != header["fingerprint"]:
-            raise CheckpointError("is not usable: its model and its fingerprint differ")
         if model is None:
             model = rebuild(header["model"], store)
             if not isinstance(model, Learner):
                 raise CheckpointError("is not usable: its model is not a learner")
         else:
-            _check_same(model, header, of_model)
-        key = store.get("key") if "key" in arrays else None
+            _check_same(model, header["model"], store)
+        key = store.take_jax("key") if "key" in arrays else None
         if key is not None and not is_key(key):
             raise CheckpointError("is not usable: its key is no jax.random.key")
-        state = _rebuild_state(model, header, store, [*of_model], key)
+        state = _rebuild_state(model, header, store, key)
         position, extra = header["position"], header["extra"]
         if position is not None:
             checks.whole("position", position, at_least=0)
@@ -162,10 +156,9 @@ def read(path: PathLike, model: Learner | None = None) -> Checkpoint:
 def inspect(path: PathLike) -> dict[str, Any]:
     """Read the header of a file, after its checksum was found right. The model is not built.
 
-    The keys are ``format``, ``library`` and ``jax`` (versions), ``model`` (a description) and its
-    ``fingerprint``, ``num_features``, ``dtype``, ``batch`` (leading axes of the state),
-    ``position``, ``extra``, ``keys`` (the implementation of each PRNG key) and ``arrays`` (name,
-    dtype and shape of each).
+    The keys are ``format``, ``library`` and ``jax`` (versions), ``model`` (a description),
+    ``num_features``, ``dtype``, ``batch`` (leading axes of the state), ``position``, ``extra``,
+    ``keys`` (the implementation of each PRNG key) and ``arrays`` (name, dtype and shape of each).
 
     >>> import tempfile, jboost as jb
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -200,14 +193,12 @@ def _json(extra: Mapping[str, Any] | None) -> dict[str, Any]:
         raise TypeError(f"{problem}; got {extra!r:.200}") from None
 
 
-def _check_same(model: Learner, header: archive.Header, saved: archive.Arrays) -> None:
-    """Refuse a model that is not the one that was saved; ``saved`` are the arrays of that model."""
+def _check_same(model: Learner, saved: object, store: Store) -> None:
+    """Refuse a model that differs from the saved description, or from its arrays in the store."""
     supplied = Store()
-    description = describe(model, supplied, opaque=True)
-    problem = difference(header["model"], description)
-    for name, array in saved.items():
-        other = supplied.arrays.get(name)
-        if problem is None and (other is None or _bits(array) != _bits(other)):
+    problem = difference(saved, describe(model, supplied, opaque=True))
+    for name, array in supplied.arrays.items():
+        if problem is None and name in store.arrays and _bits(array) != _bits(store.take(name)):
             problem = f"the numbers of {name} differ"
     if problem is not None:
         raise CheckpointError(f"is of another model: {problem}. Pass the model that was saved")
@@ -218,29 +209,22 @@ def _bits(array: np.ndarray) -> tuple[np.dtype, tuple[int, ...], bytes]:
 
 
 def _rebuild_state(
-    model: Learner,
-    header: archive.Header,
-    store: Store,
-    others: list[str],
-    key: jax.Array | None,
+    model: Learner, header: archive.Header, store: Store, key: jax.Array | None
 ) -> State:
-    """The state: the leaves of the file on the structure of the model's states.
-
-    ``others`` are the names of the arrays that belong to the model.
-    """
+    """The state: the arrays of the store that model and key left, on the structure of a state."""
     refuse_narrowing(archive.DTYPES[header["dtype"]])
     num_features = checks.whole("num_features", header["num_features"], at_least=1)
     expected = template(model, num_features, header["dtype"], key)
     structure = jax.tree.structure(expected)
     names = Store().put_leaves("state", jax.tree.map(lambda _: 0, expected))
-    fitting = [*others, *names, *(["key"] if key is not None else [])]
-    if fitting != [*store.arrays]:
+    fitting = sorted([*store.taken, *names])
+    if fitting != sorted(store.arrays):
         odd = sorted({*fitting} ^ {*store.arrays})
         raise CheckpointError(
             f"is not usable: its arrays are not those of a state of its model in this release "
             f"({', '.join(odd)!s:.200}). Load it with jboost {header['library']}"
         )
-    state = structure.unflatten([store.get(name) for name in names])
+    state = structure.unflatten([store.take_jax(name) for name in names])
     problem = mismatch(expected, state, tuple(header["batch"]))
     if problem:
         raise CheckpointError(f"is not usable: {problem}")

@@ -18,8 +18,6 @@ imported, called or evaluated because a file says so. Numbers come back exactly,
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -41,11 +39,13 @@ class Store:
 
     arrays: the arrays by name.
     keys: for each array that is the data of a PRNG key, the implementation of the key.
+    taken: the names of the arrays that :meth:`take` has returned.
     """
 
     def __init__(self, arrays: Arrays | None = None, keys: Mapping[str, str] | None = None) -> None:
         self.arrays: Arrays = {} if arrays is None else arrays
         self.keys: dict[str, str] = {} if keys is None else dict(keys)
+        self.taken: list[str] = []
 
     def put(self, name: str, leaf: object) -> str:
         """Add an array, a number or a PRNG key; returns the name it has in the file."""
@@ -73,9 +73,14 @@ class Store:
             name += "~"
         return name
 
-    def get(self, name: str) -> jax.Array:
+    def take(self, name: str) -> np.ndarray:
+        """The array of a name, as it is in the file."""
+        self.taken.append(name)
+        return self.arrays[name]
+
+    def take_jax(self, name: str) -> jax.Array:
         """The array or key of a name, on the default device, with the dtype that was saved."""
-        array = self.arrays[name]
+        array = self.take(name)
         if name in self.keys:
             return jax.random.wrap_key_data(jnp.asarray(array), impl=self.keys[name])
         refuse_narrowing(array.dtype)
@@ -158,11 +163,11 @@ def rebuild(description: object, store: Store) -> Any:
                 items = inner.items()
                 return {k: decode(v, f"{path}.{k}", static, depth + 1) for k, v in items}
             case {"array": str(name), "kind": "jax", **rest} if not rest and name in store.arrays:
-                return store.get(name)
+                return store.take_jax(name)
             case {"array": str(name), "kind": "numpy" | "scalar" as kind, **rest} if (
                 not rest and name in store.arrays
             ):
-                return store.arrays[name] if kind == "numpy" else store.arrays[name][()]
+                return store.take(name) if kind == "numpy" else store.take(name)[()]
             case {"class": str(name), "fields": dict(inner), **rest} if not rest:
                 cls = MODELS.get(name)
                 if cls is None:
@@ -190,15 +195,6 @@ def rebuild(description: object, store: Store) -> Any:
         raise CheckpointError(f"is not usable: {path} is nothing that save writes")
 
     return decode(description, "model", False, 0)
-
-
-def fingerprint(description: object, store: Store) -> str:
-    """A hash of the whole model: of its classes, its structure and every value."""
-    digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
-    for name, array in store.arrays.items():
-        digest.update(f"{name} {array.dtype} {array.shape} {store.keys.get(name)} ".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
 
 
 def difference(saved: Any, supplied: Any, path: str = "model") -> str | None:

@@ -15,9 +15,9 @@ def need(module: str, extra: str) -> ModuleType:
 
     >>> need("json", "io").loads("[1]")
     [1]
-    >>> need("no_such_package.part", "plot")
+    >>> need("no_such.part", "plot")
     Traceback (most recent call last):
-    jboost.core.extras.MissingExtra: no_such_package is missing; pip install "jboost[plot]" brings it
+    jboost.core.extras.MissingExtra: no_such is missing; pip install "jboost[plot]" brings it
     """
     package = module.partition(".")[0]
     try:

@@ -78,6 +78,28 @@ def test_a_file_goes_on_from_any_row(
         np.testing.assert_array_equal(np.concatenate([x for x, _ in blocks]), table[position:, :2])
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="the system does not tell")
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_file_is_open_only_while_it_is_read(
+    tmp_path: Path, small_pieces: None, zipped: bool
+) -> None:
+    text = as_csv(numbers(100)).encode()
+    path = write(tmp_path, gzip.compress(text) if zipped else text)
+
+    def is_open() -> bool:
+        links = (f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd"))
+        return any(os.path.realpath(link) == str(path) for link in links)
+
+    source = sources.read(path, "y")
+    assert not is_open()
+    for _ in range(2):
+        blocks = source(0)
+        next(blocks)
+        assert is_open()
+        del blocks
+        assert not is_open()
+
+
 def test_a_position_beyond_the_end_is_another_stream(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"data.csv has 3 rows.*had seen 4.*same stream"):
         list(sources.read(write(tmp_path, GOOD), "y")(4))
