@@ -1,4 +1,4 @@
-"""Checkpoints that are damaged, foreign or made to do harm: refused cheaply, with the reason."""
+"""Damaged, foreign and harmful checkpoints are refused, cheaply and with the reason."""
 
 from __future__ import annotations
 
@@ -298,13 +298,13 @@ def sgd(**fields: Any) -> Any:
     ],
 )  # fmt: skip
 def test_false_contents(change: Any, reason: str, good: bytes, tmp_path: Path) -> None:
-    """Files that only their own author could have made: checksum and layout are right."""
+    """Forged files whose checksum and layout are right."""
     rewrite(tmp_path / "a", good, change)
     assert_refused(tmp_path / "a", reason)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         (replaced(position="x"), "a holds what save does not write"),
         (lambda header, arrays: header.pop("jax") and None, "a holds what save does not write"),
@@ -317,12 +317,12 @@ def test_false_contents(change: Any, reason: str, good: bytes, tmp_path: Path) -
     ],
 )  # fmt: skip
 def test_the_command_shows_any_file_safely(
-    change: Any, said: str, good: bytes, tmp_path: Path, capsys: Any
+    change: Any, expected: str, good: bytes, tmp_path: Path, capsys: Any
 ) -> None:
     rewrite(tmp_path / "a", good, change)
     main(["inspect", str(tmp_path / "a")])
     shown = "".join(capsys.readouterr())
-    assert said in shown and "Traceback" not in shown and "\x1b" not in shown
+    assert expected in shown and "Traceback" not in shown and "\x1b" not in shown
 
 
 MEASURED = """
@@ -343,7 +343,7 @@ print(refused, peak() - before)
 
 @pytest.mark.skipif(not memory.TOLD, reason="the system does not tell")
 def test_memory_of_the_whole_process(good: bytes, tmp_path: Path) -> None:
-    """The system's own account, which counts what tracemalloc does not see."""
+    """Memory as the system counts it, which includes what tracemalloc does not see."""
     paths = [tmp_path / "good"]
     for kind in KINDS:
         paths.append(tmp_path / kind)
