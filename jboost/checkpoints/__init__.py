@@ -1,1 +1,5 @@
-"""Keeping a run in one file: what is written, how it is described, and how nothing is lost."""
+"""Keeps a run in one file, from which it goes on bit for bit.
+
+:mod:`.checkpoint` saves and loads; :mod:`.archive` is the file format, :mod:`.atomic` replaces
+files safely, :mod:`.description` turns models into JSON and back. The room uses ``core`` alone.
+"""

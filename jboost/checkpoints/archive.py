@@ -1,16 +1,17 @@
-"""The container of a checkpoint: a JSON header and named arrays, in one exact form of `.npz`.
+"""The file format of a checkpoint: a JSON header and named arrays, in a strict form of ``.npz``.
 
-The file is an uncompressed zip whose first member is ``jboost.json`` and whose others are `.npy`,
+The file is an uncompressed zip. Its first member is ``jboost.json``, the others are ``.npy`` files,
 so that ``numpy.load`` and any unzip can read it. Its last 64 bytes, the end of the zip's comment,
-are the SHA-256 of all bytes before them. There is one way to lay out given contents, byte for byte,
-and :func:`read` accepts nothing else: it takes the sizes from the header, holds them against the
-size of the file, and then compares digests. No zip directory, array header or pickle is ever
-interpreted, and no memory is taken that the file does not back with bytes of its own.
+are the SHA-256 of all bytes before them. A header and arrays determine every byte of the file, and
+:func:`read` accepts no other bytes: it takes the sizes from the header, compares them with the size
+of the file, and then compares digests. It interprets no zip directory, array header or pickle, and
+takes memory only in proportion to the bytes that are there.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import io
 import json
 import math
@@ -19,12 +20,11 @@ import stat
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 import jax.numpy as jnp
 import numpy as np
 
-import jboost
 from jboost.checkpoints.atomic import PathLike
 
 Header = dict[str, Any]
@@ -33,8 +33,8 @@ Arrays = dict[str, np.ndarray]
 FORMAT = 1  # raised when files change in a way that older releases would misread
 LARGEST_FILE = 2**32 - 1  # where zip's 32-bit offsets end
 LARGEST_HEADER = 2**21  # parsed JSON takes up to 25 times its text, so 50 MB at worst
-LARGEST_COUNT = 2**16 - 2  # of arrays: where zip's 16-bit counter ends
-LARGEST_RANK = 32
+LARGEST_COUNT = 2**16 - 2  # of arrays, where zip's 16-bit counter ends
+LARGEST_RANK = 32  # dimensions of an array, as in NumPy before version 2
 
 _WHOLE = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64"
 _REAL = "float16 bfloat16 float32 float64 complex64 complex128"
@@ -46,17 +46,17 @@ _HEX = 64
 _LOCAL = struct.Struct("<4s5H3I2H")
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
 _END = struct.Struct("<4s4H2IH")
-_PLAIN = (20, 0, 0, 0, 33)  # zip 2.0, no flags, stored, midnight of 1 January 1980
+_PLAIN = (20, 0, 0, 0, 33)  # zip 2.0, no flags, not compressed, midnight of 1 January 1980
 
-_EARLIER = "Load an earlier copy, or start the run anew"
+_ADVICE = "Load an earlier copy, or start the run anew"
 
 
 class CheckpointError(ValueError):
-    """A file is no checkpoint that can be loaded here; the message says why, and what to do."""
+    """A file cannot be loaded as a checkpoint; the message says why, and what to do."""
 
 
-class Entry(NamedTuple):
-    """What the header says of one array."""
+class ArrayEntry(NamedTuple):
+    """An array in the header's list of arrays: its name, dtype and shape."""
 
     name: str
     dtype: str
@@ -64,14 +64,14 @@ class Entry(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of its numbers: exact for any claim, however large."""
+        """How many bytes the numbers take: exact, however large the shape claims to be."""
         return DTYPES[self.dtype].itemsize * math.prod(self.shape)
 
 
 def write(file: BinaryIO, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write a header and arrays of any of ``DTYPES``; the same contents make the same bytes."""
-    table = [Entry(name, array.dtype.name, array.shape) for name, array in arrays.items()]
-    full = {"format": FORMAT, "library": jboost.__version__, **header, "arrays": table}
+    """Write a header that JSON can hold and arrays whose dtypes are among ``DTYPES``."""
+    table = [ArrayEntry(name, array.dtype.name, array.shape) for name, array in arrays.items()]
+    full = {"format": FORMAT, "library": _version(), **header, "arrays": table}
     raw = json.dumps(full, allow_nan=False, separators=(",", ":")).encode("ascii")
     if len(raw) > LARGEST_HEADER:
         raise ValueError(f"the description takes {len(raw)} bytes; at most {LARGEST_HEADER} fit")
@@ -79,44 +79,43 @@ def write(file: BinaryIO, header: Mapping[str, Any], arrays: Mapping[str, np.nda
     if total > LARGEST_FILE or len(table) > LARGEST_COUNT:
         raise ValueError(f"{len(table)} arrays and {total} bytes are too much for one file of 4 GB")
     digest = hashlib.sha256()
-    for piece in _pieces(raw, arrays):
-        file.write(piece)
-        digest.update(piece)
+    for data in _contents(raw, arrays):
+        file.write(data)
+        digest.update(data)
     file.write(digest.hexdigest().encode())
 
 
 def read(path: PathLike) -> tuple[Header, Arrays]:
-    """The header and the arrays of a file that :func:`write` wrote, unchanged since."""
+    """Read the header and the arrays of a file that :func:`write` wrote and nobody changed."""
     with _open(path) as file:
         raw, header = _read_header(file)
         table = _table(header)
         offsets, total = _layout(len(raw), table)
         size = os.fstat(file.fileno()).st_size
         if size < total:
-            raise CheckpointError(f"is truncated: {size} of {total} bytes are there. {_EARLIER}")
+            raise CheckpointError(f"is truncated: {size} of {total} bytes are there. {_ADVICE}")
         if size > total:
-            raise CheckpointError(f"is damaged: it has {size - total} bytes too many. {_EARLIER}")
+            raise CheckpointError(f"is damaged: it has {size - total} bytes too many. {_ADVICE}")
         if size > LARGEST_FILE:
             raise CheckpointError("is no jboost checkpoint: it is larger than any can be")
         file.seek(0)
-        digest = _digest(_chunks(file, total - _HEX))
+        digest = _digest(_first_bytes(file, total - _HEX))
         if file.read(_HEX) != digest:
-            raise CheckpointError(f"is damaged: its checksum does not match. {_EARLIER}")
+            raise CheckpointError(f"is damaged: its checksum does not match. {_ADVICE}")
         arrays = {}
         for entry, offset in zip(table, offsets, strict=True):
             file.seek(offset)
             arrays[entry.name] = _read_array(file, entry)
-    # Everything that is neither header nor numbers must be what `write` would have put there.
-    if _digest(_pieces(raw, arrays)) != digest:
+    # The bytes that are neither header nor numbers were not read: they must be those of `write`.
+    if _digest(_contents(raw, arrays)) != digest:
         raise CheckpointError("is no jboost checkpoint, though it looks like one: do not trust it")
     return header, arrays
 
 
 def _open(path: PathLike) -> io.BufferedReader:
-    # Not waiting matters where the path is a pipe, which would have no end.
-    wait = getattr(os, "O_NONBLOCK", 0)
+    no_wait = getattr(os, "O_NONBLOCK", 0)  # to open a pipe would wait until somebody writes to it
     try:
-        file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | wait))  # noqa: SIM115
+        file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | no_wait))  # noqa: SIM115
     except IsADirectoryError:
         raise CheckpointError("is a folder. Give the path of a file that save wrote") from None
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -128,7 +127,7 @@ def _open(path: PathLike) -> io.BufferedReader:
 def _read_header(file: BinaryIO) -> tuple[bytes, Header]:
     start = file.read(_LOCAL.size + len(_FIRST))
     if not start:
-        raise CheckpointError(f"is empty. {_EARLIER}")
+        raise CheckpointError(f"is empty. {_ADVICE}")
     if start[:4] != b"PK\3\4" or start[_LOCAL.size :] != _FIRST:
         kind = "a zip or npz file of something else" if start[:2] == b"PK" else "something else"
         raise CheckpointError(
@@ -137,35 +136,40 @@ def _read_header(file: BinaryIO) -> tuple[bytes, Header]:
         )
     length = _LOCAL.unpack_from(start)[8]
     if length > LARGEST_HEADER:
-        raise CheckpointError(f"is damaged: its header claims {length} bytes. {_EARLIER}")
+        raise CheckpointError(f"is damaged: its header claims {length} bytes. {_ADVICE}")
     raw = file.read(length)
     if len(raw) < length:
-        raise CheckpointError(f"is truncated within its header. {_EARLIER}")
+        raise CheckpointError(f"is truncated within its header. {_ADVICE}")
     try:
-        header = json.loads(raw.decode("ascii"), parse_constant=_no_constant)
-        number = header["format"]
-        if type(number) is not int or number < 1:
+        header = json.loads(raw.decode("ascii"), parse_constant=_refuse_constant)
+        version = header["format"]
+        if type(version) is not int or version < 1:
             raise ValueError
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise CheckpointError(f"is damaged: its header cannot be read. {_EARLIER}") from None
-    if number > FORMAT:  # before the checksum, which another format may keep elsewhere
+        raise CheckpointError(f"is damaged: its header cannot be read. {_ADVICE}") from None
+    if version > FORMAT:  # before the checksum, which another format may keep elsewhere
         raise CheckpointError(
-            f"has format {number}, by jboost {header.get('library')!s:.20}, newer than this jboost "
-            f"{jboost.__version__} can read, which is format {FORMAT}. Upgrade jboost to load it"
+            f"has format {version}, by jboost {header.get('library')!s:.20}, newer than this "
+            f"jboost {_version()} can read, which is format {FORMAT}. Upgrade jboost to load it"
         )
     return raw, header
 
 
-def _no_constant(name: str) -> Any:
+def _refuse_constant(name: str) -> NoReturn:
+    """Refuse NaN and Infinity, which are no JSON."""
     raise ValueError(name)
 
 
-def _table(header: Header) -> list[Entry]:
-    """The header's list of arrays, every entry of the right form and every name only once."""
+def _version() -> str:
+    return importlib.metadata.version("jboost")
+
+
+def _table(header: Header) -> list[ArrayEntry]:
+    """The header's list of arrays, checked: sizes are possible, and no name occurs twice."""
     try:
         if len(header["arrays"]) > LARGEST_COUNT:
             raise ValueError
-        table = [Entry(name, dtype, tuple(shape)) for name, dtype, shape in header["arrays"]]
+        table = [ArrayEntry(name, dtype, tuple(shape)) for name, dtype, shape in header["arrays"]]
         for name, dtype, shape in table:
             name.encode("ascii")
             whole = all(type(n) is int and n >= 0 for n in shape) and len(shape) <= LARGEST_RANK
@@ -174,11 +178,11 @@ def _table(header: Header) -> list[Entry]:
         if len({entry.name for entry in table}) < len(table):
             raise ValueError
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise CheckpointError(f"is damaged: its list of arrays is wrong. {_EARLIER}") from None
+        raise CheckpointError(f"is damaged: its list of arrays is wrong. {_ADVICE}") from None
     return table
 
 
-def _layout(header_size: int, table: list[Entry]) -> tuple[list[int], int]:
+def _layout(header_size: int, table: list[ArrayEntry]) -> tuple[list[int], int]:
     """Where the numbers of each array begin, and the size of the whole file."""
     position = _LOCAL.size + len(_FIRST) + header_size
     directory = _CENTRAL.size + len(_FIRST)
@@ -191,20 +195,20 @@ def _layout(header_size: int, table: list[Entry]) -> tuple[list[int], int]:
     return offsets, position + directory + _END.size + len(_MARK) + _HEX
 
 
-def _pieces(header: bytes, arrays: Mapping[str, np.ndarray]) -> Iterator[Any]:
-    """All bytes of the file, in order, up to the digest of them."""
-    members: list[tuple[bytes, list[Any]]] = [(_FIRST, [header])]
+def _contents(header: bytes, arrays: Mapping[str, np.ndarray]) -> Iterator[bytes | memoryview]:
+    """All bytes of the file in order, except the digest of them at the end."""
+    members: list[tuple[bytes, list[bytes | memoryview]]] = [(_FIRST, [header])]
     for name, array in arrays.items():
-        head = _npy_head(Entry(name, array.dtype.name, array.shape))
+        head = _npy_head(ArrayEntry(name, array.dtype.name, array.shape))
         members.append((f"{name}.npy".encode("ascii"), [head, _numbers(array)]))
     directory, position = bytearray(), 0
-    for name, parts in members:
-        crc, size = 0, sum(len(part) for part in parts)
-        for part in parts:
-            crc = zlib.crc32(part, crc)
+    for name, contents in members:
+        crc, size = 0, sum(len(data) for data in contents)
+        for data in contents:
+            crc = zlib.crc32(data, crc)
         sizes = (*_PLAIN, crc, size, size, len(name))
         yield _LOCAL.pack(b"PK\3\4", *sizes, 0) + name
-        yield from parts
+        yield from contents
         directory += _CENTRAL.pack(b"PK\1\2", 20, *sizes, 0, 0, 0, 0, 0, position) + name
         position += _LOCAL.size + len(name) + size
     yield bytes(directory)
@@ -215,11 +219,11 @@ def _pieces(header: bytes, arrays: Mapping[str, np.ndarray]) -> Iterator[Any]:
 
 
 def _stored(dtype: np.dtype) -> np.dtype:
-    """The dtype in the file: little-endian, and plain bits for what numpy itself does not know."""
+    """The dtype in the file: little-endian, and unsigned integers for bfloat16."""
     return np.dtype(f"<u{dtype.itemsize}") if dtype.kind == "V" else dtype.newbyteorder("<")
 
 
-def _npy_head(entry: Entry) -> bytes:
+def _npy_head(entry: ArrayEntry) -> bytes:
     descr = _stored(DTYPES[entry.dtype]).str
     text = repr({"descr": descr, "fortran_order": False, "shape": entry.shape})
     text += " " * (-(10 + len(text) + 1) % 64) + "\n"
@@ -227,31 +231,31 @@ def _npy_head(entry: Entry) -> bytes:
 
 
 def _numbers(array: np.ndarray) -> memoryview:
-    """The bytes of an array as they stand in the file; its own memory where that is so already."""
+    """The bytes of an array as they are in the file, without a copy where its memory has them."""
     stored = _stored(array.dtype)
     array = np.asarray(array, order="C")
     array = array.view(stored) if array.dtype.kind == "V" else array.astype(stored, copy=False)
     return array.reshape(-1).view(np.uint8).data
 
 
-def _read_array(file: io.BufferedReader, entry: Entry) -> np.ndarray:
+def _read_array(file: io.BufferedReader, entry: ArrayEntry) -> np.ndarray:
     dtype = DTYPES[entry.dtype]
     array = np.empty(entry.shape, _stored(dtype))
     file.readinto(array.reshape(-1).view(np.uint8).data)
     return array.view(dtype) if dtype.kind == "V" else array.astype(dtype, copy=False)
 
 
-def _chunks(file: BinaryIO, size: int) -> Iterator[bytes]:
-    while size > 0:
-        chunk = file.read(min(size, 2**20))
-        if not chunk:
-            raise CheckpointError(f"became shorter while it was read. {_EARLIER}")
-        size -= len(chunk)
-        yield chunk
+def _first_bytes(file: BinaryIO, count: int) -> Iterator[bytes]:
+    while count > 0:
+        data = file.read(min(count, 2**20))
+        if not data:
+            raise CheckpointError(f"became shorter while it was read. {_ADVICE}")
+        count -= len(data)
+        yield data
 
 
-def _digest(pieces: Iterable[Any]) -> bytes:
+def _digest(contents: Iterable[bytes | memoryview]) -> bytes:
     digest = hashlib.sha256()
-    for piece in pieces:
-        digest.update(piece)
+    for data in contents:
+        digest.update(data)
     return digest.hexdigest().encode()

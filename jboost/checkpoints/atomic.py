@@ -1,9 +1,9 @@
-"""Files that are replaced whole or not at all, whenever the writer dies.
+"""Replaces a file whole or not at all, whenever the writer dies.
 
-What is written goes to a temporary file beside the target, is flushed to the disk, and then takes
-the target's name in one step; so there is the old file or the new one, never half of either and
-never none. A writer holds a lock on its temporary file. The system drops the lock when the process
-ends, however it ends, which is how the next writer knows what a killed one left behind.
+The new contents go to a temporary file beside the target, are flushed to the disk, and then take
+the target's name in one step: there is always the old file or the new one, never a part of either.
+A writer holds a lock on its temporary file. The system drops the lock when the process ends,
+however it ends; a temporary file without a lock is a leftover, which the next writer removes.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 try:
     import fcntl
-except ImportError:  # not a POSIX system: no locks, so leftovers stay and nobody is refused
+except ImportError:  # the system is not POSIX: no locks, so leftovers stay and nobody is refused
     fcntl = None
 
 PathLike = str | os.PathLike[str]
 
 UNTOUCHED = "nothing was written, and what was there before is untouched"
-# What systems answer that cannot flush a folder, or do not let it be opened for that.
+# The errors of systems that cannot flush a folder, or do not let a folder be opened for that.
 _NO_FOLDER_FLUSH = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM}
 
 
 @contextlib.contextmanager
 def replacing(path: PathLike) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the place of ``path`` when the block ends without an error.
+    """Open a new file that replaces ``path`` when the ``with`` block ends without an error.
 
-    A link is followed; permissions of a file that is replaced are kept. Where the system refuses,
-    an ``OSError`` says whether the old file or the new one is in place.
+    A link is followed, and the permissions of the old file are kept. If the system refuses, the
+    message of the ``OSError`` says whether the old file or the new one is in place.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -52,7 +52,7 @@ def replacing(path: PathLike) -> Iterator[BinaryIO]:
             raise IsADirectoryError(errno.EISDIR, "Is a folder, not a file")
         if old is not None and not stat.S_ISREG(old.st_mode):
             raise OSError(errno.EINVAL, "Is not a regular file")  # a device must not be replaced
-        prefix = f".jboost-{_digest(name)}-"  # the name may itself be as long as names can be
+        prefix = f".jboost-{_digest(name)}-"  # a digest: the name may be as long as names can be
         _remove_leftovers(folder, prefix)
         temporary, file = _create(folder, prefix)
     try:
@@ -63,27 +63,27 @@ def replacing(path: PathLike) -> Iterator[BinaryIO]:
                 os.chmod(temporary, stat.S_IMODE(old.st_mode))
             os.fsync(file.fileno())
             if fcntl is None:
-                file.close()  # such systems do not rename what is open
+                file.close()  # such a system does not rename an open file
             os.replace(temporary, target)
     except BaseException:
-        with contextlib.suppress(OSError):  # closing may try again to write what did not fit
+        with contextlib.suppress(OSError):  # to close may write again what the disk had no room for
             file.close()
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
     finally:
-        file.close()  # the lock lasts until the file has its name
+        file.close()  # only now, since this ends the lock, which must last until the rename
     with _saying("the new file is in place, but may not outlast a power failure", path):
         _flush_folder(folder)
 
 
 @contextlib.contextmanager
 def owning(path: PathLike) -> Iterator[None]:
-    """Keep other processes that ask the same from ``path`` for as long as the block lasts.
+    """Claim ``path`` for as long as the ``with`` block lasts.
 
-    A second one is refused with a ``BlockingIOError``. The claim is a lock on a hidden file beside
-    ``path``; it ends with the process, however that ends. Where the system has no locks, nobody is
-    refused.
+    A second process that claims the path is refused with a ``BlockingIOError``. The claim is a lock
+    on a hidden file beside ``path``; it ends with the process, however the process ends. On systems
+    without locks nobody is refused.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, owning(os.path.join(folder, "a")):
@@ -100,7 +100,7 @@ def owning(path: PathLike) -> Iterator[None]:
     while True:
         try:
             claim = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:  # named after what was asked for
+        except OSError as error:  # the error names the caller's path, not the lock's
             raise OSError(error.errno, error.strerror, os.fspath(path)) from None
         try:
             fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -112,7 +112,7 @@ def owning(path: PathLike) -> Iterator[None]:
             raise BlockingIOError(errno.EWOULDBLOCK, advice, os.fspath(path)) from None
         except OSError:
             break  # some network file systems have no locks
-        os.close(claim)  # the owner before has just removed it
+        os.close(claim)  # the owner before has just removed this lock file: make a new one
     try:
         yield
     finally:
@@ -122,18 +122,18 @@ def owning(path: PathLike) -> Iterator[None]:
 
 
 def _create(folder: str, prefix: str) -> tuple[str, BinaryIO]:
-    """A new file that only its writer knows, locked."""
+    """Create a file of a new name, and lock it."""
     while True:
         path = os.path.join(folder, f"{prefix}{secrets.token_hex(8)}.tmp")
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
         file = os.fdopen(os.open(path, flags, 0o666), "w+b")
         if fcntl is None or not _lock(file) or _is_still(file.fileno(), path):
             return path, file
-        file.close()  # taken for a leftover between its creation and its lock
+        file.close()  # another writer took the file, not locked yet, for a leftover
 
 
-def _lock(file: Any, flags: int = 0) -> bool:
-    """Whether the lock was to be had; some network file systems have none."""
+def _lock(file: BinaryIO, flags: int = 0) -> bool:
+    """Lock a file; False if that is not possible, as on some network file systems."""
     assert fcntl is not None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | flags)
@@ -143,7 +143,7 @@ def _lock(file: Any, flags: int = 0) -> bool:
 
 
 def _is_still(descriptor: int, path: str) -> bool:
-    """Whether a path still names the open file."""
+    """Whether a path still leads to the open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:
@@ -151,7 +151,7 @@ def _is_still(descriptor: int, path: str) -> bool:
 
 
 def _remove_leftovers(folder: str, prefix: str) -> None:
-    """Remove temporary files whose writers are gone: those that nobody holds a lock on."""
+    """Remove temporary files that nobody holds a lock on: their writers are gone."""
     if fcntl is None:
         return
     with contextlib.suppress(OSError):  # a folder may be writable and not readable
@@ -164,7 +164,7 @@ def _remove_leftovers(folder: str, prefix: str) -> None:
 
 
 def _flush_folder(folder: str) -> None:
-    """Make a change of names in a folder last."""
+    """Make the new names in a folder outlast a power failure."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -178,7 +178,7 @@ def _flush_folder(folder: str) -> None:
 
 @contextlib.contextmanager
 def _saying(consequence: str, path: PathLike) -> Iterator[None]:
-    """An error of the system, with the caller's path and what it means for the file there."""
+    """Raise an error of the system again with the caller's path and the state of the file there."""
     try:
         yield
     except OSError as error:

@@ -1,9 +1,8 @@
-"""Keeping a run: model, state and key in one file, from which it goes on bit for bit.
+"""Saves a model, its state and its key in one file, from which a run goes on bit for bit.
 
-:mod:`.archive` is the file, :mod:`.atomic` how it is put in place,
-:mod:`.description` what it says of the model. Here the parts come together: a state is stored
-as its leaves in order and rebuilt on the structure that the model's own ``init`` gives it
-(:mod:`.template`), so that a file can only ever become a state of the model it names.
+:mod:`.archive` is the file format, :mod:`.atomic` replaces a file safely, and :mod:`.description`
+turns a model into JSON. A state is stored as the list of its leaves. It is rebuilt on the structure
+that the model's ``init`` gives it, so that a file can only become a state of the model it names.
 """
 
 from __future__ import annotations
@@ -24,22 +23,28 @@ from jboost.checkpoints.description import (
     Store,
     describe,
     difference,
-    fingerprint,
     is_key,
     rebuild,
     refuse_narrowing,
 )
 from jboost.core import checks
 from jboost.core.learner import Learner, State
-from jboost.core.template import mismatch, template, width_of
+from jboost.core.template import mismatch, size_of, template
 
 
 class Checkpoint(NamedTuple):
-    """What a file holds."""
+    """The contents of a file.
+
+    model: the learner.
+    state: its state.
+    key: the key of the run; None if none was saved.
+    position: how many samples of the stream the state has seen; None if that was not saved.
+    extra: the dict that was saved with them.
+    """
 
     model: Learner
     state: State
-    key: Any
+    key: jax.Array | None
     position: int | None
     extra: dict[str, Any]
 
@@ -48,7 +53,7 @@ def save(
     path: PathLike,
     model: Learner,
     state: State,
-    key: Any = None,
+    key: jax.Array | None = None,
     *,
     position: int | None = None,
     extra: Mapping[str, Any] | None = None,
@@ -57,24 +62,24 @@ def save(
 ) -> None:
     """Write a model, its state and the key of its run to one file, all or nothing.
 
-    The file takes its place in one step once it is safely on the disk: whenever the process or the
-    machine stops, there is the old file or the new one. It is an ``.npz`` without pickles, and is
-    named exactly as given.
+    The new file takes the place of an old one in one step, once it is safely on the disk: whenever
+    the process or the machine stops, there is the old file or the new one. The file is an ``.npz``
+    without pickles. Its name is exactly ``path``.
 
     Args:
-      path: where to; a file that is there is replaced.
-      model: any learner made of the library's classes or of imported ones decorated with ``model``.
-      state: the model's state; one with leading axes (of many streams or trials) works as well.
-      key: the ``jax.random.key`` of the run, or an array of them.
+      path: the file to write.
+      model: any learner made of the library's classes, or of classes decorated with ``model``.
+      state: the model's state. It may have leading axes, of many streams or trials.
+      key: the ``jax.random.key`` of the run, or an array of keys.
       position: how many samples of the stream the state has seen.
-      extra: whatever else to keep: a dict that JSON can hold.
-      num_features: the width of the inputs; by default found from the state.
-      supply_model: allow a model that holds functions, which no file can keep. Such a model must be
+      extra: a dict that JSON can hold, to be saved with the rest.
+      num_features: the number of inputs; by default it is found from the state.
+      supply_model: allow a model that holds functions, which no file can hold. Such a model must be
         passed to :func:`load` again.
 
     Raises:
       OSError: the system refused; the message says which file is in place.
-      TypeError, ValueError: something cannot be kept, or the state is not one of this model.
+      TypeError, ValueError: something cannot be saved, or the state does not belong to the model.
 
     >>> import tempfile, jax, jboost as jb
     >>> xs, ds = jb.streams.duffing(200)
@@ -89,38 +94,34 @@ def save(
     True
     """
     checks.instance("model", model, Learner, "a learner such as bsgd_wu(…) or SGD(step_size=0.1)")
-    if key is not None and not is_key(key):
-        raise TypeError(f"key must be a jax.random.key; got {key!r}")
+    if key is not None:
+        checks.key("key", key)
     if num_features is not None:
         num_features = checks.whole("num_features", num_features, at_least=1)
     store = Store()
-    description = describe(model, store, opaque=supply_model)
     header = {
         "jax": jax.__version__,
-        "model": description,
-        "fingerprint": fingerprint(description, store),
+        "model": describe(model, store, opaque=supply_model),
         "position": None if position is None else checks.whole("position", position, at_least=0),
         "extra": _json(extra),
     }
-    leaves, _ = jax.tree_util.tree_flatten_with_path(state)
-    for path_in_state, leaf in leaves:
-        store.put("state" + jax.tree_util.keystr(path_in_state), leaf)
+    store.put_leaves("state", state)
     if key is not None:
         store.put("key", key)
-    header |= width_of(model, state, key, num_features)._asdict() | {"keys": store.keys}
+    header |= size_of(model, state, key, num_features)._asdict() | {"keys": store.keys}
     with replacing(path) as file:
         archive.write(file, header, store.arrays)
 
 
-def load(path: PathLike, model: Learner | None = None) -> tuple[Learner, State, Any]:
-    """Read what :func:`save` wrote: the model, its state and the key (None where none was saved).
+def load(path: PathLike, model: Learner | None = None) -> tuple[Learner, State, jax.Array | None]:
+    """Read what :func:`save` wrote: the model, its state and the key (None if none was saved).
 
     Nothing in the file is executed, and memory is taken only in proportion to its size.
 
     Args:
       path: the file.
-      model: the model that was saved, where the file cannot hold all of it. It is checked to be the
-        same one. (To go on with other settings, load the state and run another model with it.)
+      model: the model that was saved, if the file cannot hold all of it. It is checked to be the
+        same model. (To go on with other settings, load the state and run another model with it.)
 
     Raises:
       CheckpointError: the file is truncated, damaged, of a newer format, or no checkpoint at all.
@@ -130,25 +131,22 @@ def load(path: PathLike, model: Learner | None = None) -> tuple[Learner, State, 
 
 
 def read(path: PathLike, model: Learner | None = None) -> Checkpoint:
-    """As :func:`load`, with the position in the stream and what else was kept."""
+    """Read what :func:`save` wrote, with the position in the stream and the ``extra`` dict."""
     if model is not None:
         checks.instance("model", model, Learner, "the learner that was saved")
     with _refusing(path):
         header, arrays = archive.read(path)
         store = Store(arrays, header["keys"])
-        of_model = {name: array for name, array in arrays.items() if name.startswith("model")}
-        if fingerprint(header["model"], Store(of_model, header["keys"])) != header["fingerprint"]:
-            raise CheckpointError("is not usable: its model and the fingerprint of that differ")
         if model is None:
             model = rebuild(header["model"], store)
             if not isinstance(model, Learner):
                 raise CheckpointError("is not usable: its model is not a learner")
         else:
-            _check_same(model, header, of_model)
-        key = store.get("key") if "key" in arrays else None
+            _check_same(model, header["model"], store)
+        key = store.take_jax("key") if "key" in arrays else None
         if key is not None and not is_key(key):
-            raise CheckpointError("is not usable: its key is not one")
-        state = _rebuild_state(model, header, store, [*of_model], key)
+            raise CheckpointError("is not usable: its key is no jax.random.key")
+        state = _rebuild_state(model, header, store, key)
         position, extra = header["position"], header["extra"]
         if position is not None:
             checks.whole("position", position, at_least=0)
@@ -156,17 +154,17 @@ def read(path: PathLike, model: Learner | None = None) -> Checkpoint:
 
 
 def inspect(path: PathLike) -> dict[str, Any]:
-    """What a file says of itself, once its checksum is found right; the model need not be known.
+    """Read the header of a file, after its checksum was found right. The model is not built.
 
-    The keys are ``format``, ``library`` and ``jax`` (versions), ``model`` (a description) and its
-    ``fingerprint``, ``num_features``, ``dtype``, ``batch``, ``position``, ``extra``, ``keys`` (the
-    implementation of each PRNG key) and ``arrays`` (name, dtype and shape of each).
+    The keys are ``format``, ``library`` and ``jax`` (versions), ``model`` (a description),
+    ``num_features``, ``dtype``, ``batch`` (leading axes of the state), ``position``, ``extra``,
+    ``keys`` (the implementation of each PRNG key) and ``arrays`` (name, dtype and shape of each).
 
     >>> import tempfile, jboost as jb
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save(folder + "/run.npz", jb.SGD(0.1), jb.SGD(0.1).init(3), position=7)
-    ...     found = inspect(folder + "/run.npz")
-    >>> found["model"]["class"], found["num_features"], found["position"], found["arrays"]
+    ...     header = inspect(folder + "/run.npz")
+    >>> header["model"]["class"], header["num_features"], header["position"], header["arrays"]
     ('SGD', 3, 7, [['state.w', 'float32', [3]]])
     """
     with _refusing(path):
@@ -175,64 +173,59 @@ def inspect(path: PathLike) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _refusing(path: PathLike) -> Iterator[None]:
-    """Whatever a file's content leads to is one kind of error, which names the file."""
+    """Make every error that the contents of a file lead to a CheckpointError with its path."""
     try:
         yield
     except CheckpointError as error:
         raise CheckpointError(f"{os.fspath(path)} {checks.printable(error)}") from error.__cause__
     except OSError:
         raise
-    except Exception as error:  # with the right checksum: made to fail, or a learner's own failure
+    except Exception as error:  # the checksum is right: a forged file, or an error of a learner
         reason = f"{type(error).__name__}: {checks.printable(error):.300}"
         raise CheckpointError(f"{os.fspath(path)} cannot be rebuilt here ({reason})") from error
 
 
 def _json(extra: Mapping[str, Any] | None) -> dict[str, Any]:
     try:
-        kept = json.loads(json.dumps(dict(extra or {}), allow_nan=False))
+        return json.loads(json.dumps(dict(extra or {}), allow_nan=False))
     except (TypeError, ValueError) as error:
-        wanted = "extra must be a dict that JSON can hold"
-        raise TypeError(f"{wanted} ({error}); got {extra!r:.200}") from None
-    return kept
+        problem = f"extra must be a dict that JSON can hold ({error})"
+        raise TypeError(f"{problem}; got {extra!r:.200}") from None
 
 
-def _check_same(model: Learner, header: dict[str, Any], arrays: archive.Arrays) -> None:
-    """The model given must be the one that was saved."""
-    given = Store()
-    description = describe(model, given, opaque=True)
-    where = difference(header["model"], description)
-    for name, array in arrays.items():
-        other = given.arrays.get(name)
-        if where is None and (other is None or not _same_bits(array, other)):
-            where = f"the numbers of {name} differ"
-    if where is not None:
-        raise CheckpointError(f"is of another model: {where}. Pass the model that was saved")
+def _check_same(model: Learner, saved: object, store: Store) -> None:
+    """Refuse a model that differs from the saved description, or from its arrays in the store."""
+    supplied = Store()
+    problem = difference(saved, describe(model, supplied, opaque=True))
+    for name, array in supplied.arrays.items():
+        if problem is None and name in store.arrays and _bits(array) != _bits(store.take(name)):
+            problem = f"the numbers of {name} differ"
+    if problem is not None:
+        raise CheckpointError(f"is of another model: {problem}. Pass the model that was saved")
 
 
-def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
-    return (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
+def _bits(array: np.ndarray) -> tuple[np.dtype, tuple[int, ...], bytes]:
+    return array.dtype, array.shape, array.tobytes()
 
 
 def _rebuild_state(
-    model: Learner, header: dict[str, Any], store: Store, others: list[str], key: Any
+    model: Learner, header: archive.Header, store: Store, key: jax.Array | None
 ) -> State:
-    """The leaves of the file on the structure that the model gives its states."""
+    """The state: the arrays of the store that model and key left, on the structure of a state."""
     refuse_narrowing(archive.DTYPES[header["dtype"]])
     num_features = checks.whole("num_features", header["num_features"], at_least=1)
-    wanted = template(model, num_features, header["dtype"], key)
-    names, structure = jax.tree_util.tree_flatten_with_path(wanted)
-    expected = Store()
-    for path, _ in names:
-        expected.put("state" + jax.tree_util.keystr(path), 0)
-    fitting = [*others, *expected.arrays, *(["key"] if key is not None else [])]
-    if fitting != [*store.arrays]:
+    expected = template(model, num_features, header["dtype"], key)
+    structure = jax.tree.structure(expected)
+    names = Store().put_leaves("state", jax.tree.map(lambda _: 0, expected))
+    fitting = sorted([*store.taken, *names])
+    if fitting != sorted(store.arrays):
         odd = sorted({*fitting} ^ {*store.arrays})
         raise CheckpointError(
             f"is not usable: its arrays are not those of a state of its model in this release "
             f"({', '.join(odd)!s:.200}). Load it with jboost {header['library']}"
         )
-    state = structure.unflatten([store.get(name) for name in expected.arrays])
-    problem = mismatch(wanted, state, tuple(header["batch"]))
+    state = structure.unflatten([store.take_jax(name) for name in names])
+    problem = mismatch(expected, state, tuple(header["batch"]))
     if problem:
         raise CheckpointError(f"is not usable: {problem}")
     return state

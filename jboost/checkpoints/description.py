@@ -1,29 +1,27 @@
-"""A model as JSON and arrays, and back: what a checkpoint says about hyperparameters.
+"""Describes a model by JSON and arrays, and rebuilds the model from them.
 
-A model is described by the names of its classes and the values of their fields. Names are looked up
-among the classes that :func:`jboost.core.learner.model` has made; nothing is imported, called or
-evaluated because a file says so. Numbers come back exactly, with their types.
+The description has the names of the model's classes and the values of their fields. A class is
+looked up by its name among those that :func:`jboost.core.learner.model` has made: nothing is
+imported, called or evaluated because a file says so. Numbers come back exactly, with their types.
 
-| in the model                       | in the description                                  |
-|------------------------------------|-----------------------------------------------------|
-| None, bool, int, finite float, str | itself (a str in static fields only)                |
-| inf, nan                           | {"float": "inf"}                                    |
-| tuple                              | [...]                                               |
-| list, dict with str keys           | {"list": [...]}, {"dict": {...}}                    |
-| NumPy array or scalar, JAX array   | {"array": its name, "kind": "numpy", "scalar", "jax"} |
-| model                              | {"class": "SGD", "fields": {...}}                   |
-| anything else in a static field    | {"opaque": what it is}: the caller must supply it   |
+| in the model                       | in the description                                          |
+|------------------------------------|-------------------------------------------------------------|
+| None, bool, int, finite float, str | the same value (a str in static fields only)                |
+| inf, nan                           | {"float": "inf"}                                            |
+| tuple                              | [...]                                                       |
+| list, dict with str keys           | {"list": [...]}, {"dict": {...}}                            |
+| NumPy array or scalar, JAX array   | {"array": name, "kind": "numpy", "scalar" or "jax"}         |
+| model                              | {"class": "SGD", "fields": {...}}                           |
+| anything else in a static field    | {"opaque": its name}: whoever loads the file must supply it |
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -37,17 +35,23 @@ DEEPEST = 100  # levels of nesting; far below where Python's own stack would end
 
 
 class Store:
-    """Arrays by name, and which of them are the data of PRNG keys, with their implementation."""
+    """The arrays of a checkpoint.
+
+    arrays: the arrays by name.
+    keys: for each array that is the data of a PRNG key, the implementation of the key.
+    taken: the names of the arrays that :meth:`take` has returned.
+    """
 
     def __init__(self, arrays: Arrays | None = None, keys: Mapping[str, str] | None = None) -> None:
         self.arrays: Arrays = {} if arrays is None else arrays
         self.keys: dict[str, str] = {} if keys is None else dict(keys)
+        self.taken: list[str] = []
 
-    def put(self, name: str, leaf: Any) -> str:
-        """Keep an array, a number or a PRNG key; returns the name it has in the file."""
+    def put(self, name: str, leaf: object) -> str:
+        """Add an array, a number or a PRNG key; returns the name it has in the file."""
         if checks.is_traced(leaf):
             raise TypeError(f"{name} must be known to be saved; got a tracer: save outside of jit")
-        name = self.free(name)
+        name = self.free_name(name)
         if is_key(leaf):
             self.keys[name] = str(jax.random.key_impl(leaf))
             leaf = jax.random.key_data(leaf)
@@ -57,48 +61,57 @@ class Store:
         self.arrays[name] = array
         return name
 
-    def free(self, name: str) -> str:
-        """The name in letters that any archive can hold, not used before."""
+    def put_leaves(self, name: str, tree: object) -> list[str]:
+        """Add all leaves of a pytree; returns the names they have in the file."""
+        leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+        return [self.put(name + jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
+
+    def free_name(self, name: str) -> str:
+        """The name in characters that any archive can hold, made different from all before it."""
         name = re.sub(r"[^A-Za-z0-9_.\[\]-]", "_", name)
         while name in self.arrays:
             name += "~"
         return name
 
-    def get(self, name: str) -> jax.Array:
-        """What was kept, on the default device; refused where JAX would change its type."""
-        array = self.arrays[name]
+    def take(self, name: str) -> np.ndarray:
+        """The array of a name, as it is in the file."""
+        self.taken.append(name)
+        return self.arrays[name]
+
+    def take_jax(self, name: str) -> jax.Array:
+        """The array or key of a name, on the default device, with the dtype that was saved."""
+        array = self.take(name)
         if name in self.keys:
             return jax.random.wrap_key_data(jnp.asarray(array), impl=self.keys[name])
         refuse_narrowing(array.dtype)
-        # A copy: an array that shares its memory with NumPy's could not be donated to a run.
-        return jnp.array(array)
+        return jnp.array(array)  # a copy, which shares its memory with no NumPy array
 
 
-def is_key(value: Any) -> bool:
-    """Whether a value is a ``jax.random.key``, or an array of them."""
+def is_key(value: object) -> TypeGuard[jax.Array]:
+    """Whether a value is a ``jax.random.key``, or an array of such keys."""
     return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
-def refuse_narrowing(dtype: Any) -> None:
-    """Refuse 64-bit numbers where JAX would silently halve them."""
+def refuse_narrowing(dtype: np.dtype) -> None:
+    """Refuse 64-bit numbers where JAX would silently cut them to 32 bits."""
     if jax.dtypes.canonicalize_dtype(dtype) != dtype:
         raise CheckpointError(
-            f"holds {np.dtype(dtype).name} numbers, which JAX is set to cut to 32 bits. Switch on "
-            "float64 before loading: jax.config.update('jax_enable_x64', True)"
+            f"holds {dtype.name} numbers, which JAX is set to cut to 32 bits. Switch on float64 "
+            "before loading: jax.config.update('jax_enable_x64', True)"
         )
 
 
-def describe(model: Any, store: Store, *, opaque: bool = False) -> Any:
-    """The description of a model; its arrays go to the store.
+def describe(model: object, store: Store, *, opaque: bool = False) -> Any:
+    """The description of a model, for JSON; its arrays are put into the store.
 
     >>> from jboost.learners import SGD
     >>> describe(SGD(step_size=0.1), Store())
     {'class': 'SGD', 'fields': {'step_size': 0.1, 'guard': True}}
 
-    With ``opaque`` a function is described by its name alone, and :func:`rebuild` will refuse it.
+    With ``opaque`` a function is described by its name alone, which :func:`rebuild` refuses.
     """
 
-    def encode(value: Any, path: str, static: bool, depth: int) -> Any:
+    def encode(value: object, path: str, static: bool, depth: int) -> Any:
         if depth > DEEPEST:
             raise ValueError(f"{path} is nested too deeply to be saved: at most {DEEPEST} levels")
         if value is None or type(value) in (bool, int) or (type(value) is str and static):
@@ -126,15 +139,15 @@ def describe(model: Any, store: Store, *, opaque: bool = False) -> Any:
             return {"class": name, "fields": fields}
         if not (opaque and static):
             raise TypeError(_cannot_hold(path, value, static))
-        return {"opaque": _name(value)}
+        return {"opaque": _qualified_name(value)}
 
     return encode(model, "model", False, 0)
 
 
-def rebuild(description: Any, store: Store) -> Any:
-    """The model that was described; a :class:`CheckpointError` where that is not possible."""
+def rebuild(description: object, store: Store) -> Any:
+    """The model that was described; a :class:`CheckpointError` if that is not possible."""
 
-    def decode(node: Any, path: str, static: bool, depth: int) -> Any:
+    def decode(node: object, path: str, static: bool, depth: int) -> Any:
         if depth > DEEPEST:
             raise CheckpointError(f"is not usable: {path} is nested too deeply")
         if node is None or type(node) in (bool, int, float) or (type(node) is str and static):
@@ -150,11 +163,11 @@ def rebuild(description: Any, store: Store) -> Any:
                 items = inner.items()
                 return {k: decode(v, f"{path}.{k}", static, depth + 1) for k, v in items}
             case {"array": str(name), "kind": "jax", **rest} if not rest and name in store.arrays:
-                return store.get(name)
+                return store.take_jax(name)
             case {"array": str(name), "kind": "numpy" | "scalar" as kind, **rest} if (
                 not rest and name in store.arrays
             ):
-                return store.arrays[name] if kind == "numpy" else store.arrays[name][()]
+                return store.take(name) if kind == "numpy" else store.take(name)[()]
             case {"class": str(name), "fields": dict(inner), **rest} if not rest:
                 cls = MODELS.get(name)
                 if cls is None:
@@ -174,9 +187,9 @@ def rebuild(description: Any, store: Store) -> Any:
                     is_static = bool(fields[key].metadata.get("static"))
                     values[key] = decode(value, f"{path}.{key}", is_static, depth + 1)
                 return _build(cls, values)
-            case {"opaque": str(what), **rest} if not rest:
+            case {"opaque": str(name), **rest} if not rest:
                 raise CheckpointError(
-                    f"cannot hold all of its model: {path} is {what!s:.100}. Build the same model "
+                    f"cannot hold all of its model: {path} is {name!s:.100}. Build the same model "
                     "and pass it: load(path, model=…)"
                 )
         raise CheckpointError(f"is not usable: {path} is nothing that save writes")
@@ -184,39 +197,30 @@ def rebuild(description: Any, store: Store) -> Any:
     return decode(description, "model", False, 0)
 
 
-def fingerprint(description: Any, store: Store) -> str:
-    """A hash of the whole model: of its classes, its structure and every value."""
-    digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
-    for name, array in store.arrays.items():
-        digest.update(f"{name} {array.dtype} {array.shape} {store.keys.get(name)} ".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
-
-
-def difference(saved: Any, given: Any, path: str = "model") -> str | None:
-    """Where two descriptions first differ, in words; fields newer than the file do not count."""
-    match saved, given:
+def difference(saved: Any, supplied: Any, path: str = "model") -> str | None:
+    """Where two descriptions first differ, in words; fields that the file lacks do not count."""
+    match saved, supplied:
         case {"class": _, "fields": dict(older)}, {"class": _, "fields": dict(newer)}:
-            given = given | {"fields": {k: v for k, v in newer.items() if k in older}}
-    if isinstance(saved, dict) and isinstance(given, dict) and saved.keys() == given.keys():
-        # Words of the description are no part of the path in the model.
-        silent = ("class", "fields", "list", "dict", "float", "opaque", "array", "kind")
-        parts = [(path if k in silent else f"{path}.{k}", saved[k], given[k]) for k in saved]
-    elif isinstance(saved, list) and isinstance(given, list) and len(saved) == len(given):
-        parts = [(f"{path}[{i}]", saved[i], given[i]) for i in range(len(saved))]
-    elif type(saved) is type(given) and saved == given:
+            supplied = supplied | {"fields": {k: v for k, v in newer.items() if k in older}}
+    if isinstance(saved, dict) and isinstance(supplied, dict) and saved.keys() == supplied.keys():
+        # The words of the description itself do not belong to the path in the model.
+        words = ("class", "fields", "list", "dict", "float", "opaque", "array", "kind")
+        inside = [(path if k in words else f"{path}.{k}", saved[k], supplied[k]) for k in saved]
+    elif isinstance(saved, list) and isinstance(supplied, list) and len(saved) == len(supplied):
+        inside = [(f"{path}[{i}]", saved[i], supplied[i]) for i in range(len(saved))]
+    elif type(saved) is type(supplied) and saved == supplied:
         return None
     else:
-        return f"{path} is {_brief(saved)} in the file and {_brief(given)} in the model given"
-    found = (difference(of_saved, of_given, inside) for inside, of_saved, of_given in parts)
-    return next((words for words in found if words), None)
+        return f"{path} is {_brief(saved)} in the file and {_brief(supplied)} in the model given"
+    differences = (difference(old, new, name) for name, old, new in inside)
+    return next((text for text in differences if text), None)
 
 
 def _build(cls: type, values: dict[str, Any]) -> Any:
     """An instance with exactly these values.
 
-    Its constructor would convert some of them, and refuse what a transformation has made of others.
-    It runs only where the file is older than one of the class's fields, to fill that in.
+    The constructor would convert some values, and refuse others that a transformation has made. It
+    is called only if the file lacks a field that the class was given later, to fill in its default.
     """
     complete = len(values) == len(dataclasses.fields(cls))
     node = object.__new__(cls) if complete else cls(**values)
@@ -225,20 +229,20 @@ def _build(cls: type, values: dict[str, Any]) -> Any:
     return node
 
 
-def _cannot_hold(path: str, value: Any, static: bool) -> str:
+def _cannot_hold(path: str, value: object, static: bool) -> str:
     if not static:
         return f"{path} must be a number, an array or a model to be saved; got {value!r:.100}"
     return (
-        f"{path} is {_name(value)}, which a file cannot hold. Save with supply_model=True, and "
-        "pass the model again to load(path, model=…)"
+        f"{path} is {_qualified_name(value)}, which a file cannot hold. Save with "
+        "supply_model=True, and pass the model again to load(path, model=…)"
     )
 
 
-def _name(value: Any) -> str:
+def _qualified_name(value: object) -> str:
     named = value if hasattr(value, "__qualname__") else type(value)
     kind = "the function" if callable(value) and named is value else "an object of the class"
-    return f"{kind} {named.__module__}.{named.__qualname__}"
+    return f"{kind} {named.__module__}.{getattr(named, '__qualname__', '')}"
 
 
-def _brief(node: Any) -> str:
+def _brief(node: object) -> str:
     return str(node["class"]) if isinstance(node, dict) and "class" in node else f"{node!r:.60}"

@@ -1,4 +1,4 @@
-"""Packages that only some of the library needs: imported where used, named clearly when missing."""
+"""Imports packages that only parts of the library need, with a clear error if one is missing."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import importlib
 from types import ModuleType
 
 
-class MissingExtra(ImportError):  # noqa: N818  (it says what is missing, not that something broke)
-    """A package that an optional part needs is not installed; the message says how to get it."""
+class MissingExtra(ImportError):  # noqa: N818  (nothing is broken: a package is not installed)
+    """A package of an extra is not installed; the message says how to install it."""
 
 
 def need(module: str, extra: str) -> ModuleType:
-    """The module, or an error that names the extra which brings it.
+    """Import a module, or raise an error that names the extra which brings its package.
 
     >>> need("json", "io").loads("[1]")
     [1]
-    >>> need("no_such_package.part", "plot")
+    >>> need("no_such.part", "plot")
     Traceback (most recent call last):
-    jboost.core.extras.MissingExtra: no_such_package is missing; pip install "jboost[plot]" ...
+    jboost.core.extras.MissingExtra: no_such is missing; pip install "jboost[plot]" brings it
     """
     package = module.partition(".")[0]
     try:
         importlib.import_module(package)  # first: its submodules may be loaded without it
     except ModuleNotFoundError as error:
-        if error.name != package:  # it is there, but something it needs is not: let it say so
+        if error.name != package:  # the package is there, but something that it needs is not
             raise
         advice = f'{package} is missing; pip install "jboost[{extra}]" brings it'
         raise MissingExtra(advice, name=package) from None

@@ -1,8 +1,8 @@
-"""What states of a model look like, without making one: which states belong to which model."""
+"""The structure, shapes and dtypes of a model's states, found without computing a state."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,103 +10,111 @@ import jax.numpy as jnp
 from jboost.core.learner import Learner, State
 
 
-class Width(NamedTuple):
-    """What ``init`` was called with, as far as a state shows it, and leading axes beyond that."""
+class StateSize(NamedTuple):
+    """The arguments of ``init`` that make a state of certain shapes, and the axes beyond them.
+
+    num_features: the number of inputs.
+    dtype: the name of the dtype of the inputs.
+    batch: the leading axes of every leaf, for states of many streams or trials; () without them.
+    """
 
     num_features: int
     dtype: str
     batch: tuple[int, ...]
 
 
-def _init(model: Learner, num_features: int, dtype: str, key: Any) -> State:
+def _init(model: Learner, num_features: int, dtype: str, key: jax.Array | None) -> State:
     return model.init(num_features, jnp.dtype(dtype), key=key)
 
 
-# Under jit it is traced once for each structure and width, however often a run is saved.
+# Under jit, `init` is traced once for each structure and width, however often a run is saved.
 _shapes_of_init = jax.jit(_init, static_argnames=("num_features", "dtype")).eval_shape
 
 
-def template(model: Learner, num_features: int, dtype: str, key: Any = None) -> State:
-    """Structure, shapes and dtypes of the model's states; nothing is computed.
+def template(model: Learner, num_features: int, dtype: str, key: jax.Array | None = None) -> State:
+    """A state of the model whose leaves are shapes and dtypes instead of arrays.
 
     >>> import jboost as jb
     >>> template(jb.SGD(0.1), 3, "float32").w.shape
     (3,)
     """
-    if key is None or jnp.ndim(key):  # any will do, but its implementation may show in the state
+    if key is None or jnp.ndim(key):  # any key will do, but its implementation may show in a state
         key = jax.random.key(0, impl=None if key is None else jax.random.key_impl(key))
     return _shapes_of_init(model, num_features, dtype, key if model.needs_key else None)
 
 
-def mismatch(wanted: State, state: State, batch: tuple[int, ...] = ()) -> str | None:
+def mismatch(expected: State, state: State, batch: tuple[int, ...] = ()) -> str | None:
     """Where a state differs from a template, in words; ``batch`` are leading axes of every leaf.
 
     >>> import jboost as jb
     >>> mismatch(template(jb.SGD(0.1), 3, "float32"), jb.SGD(0.1).init(2))
     'state.w has float32[2] where float32[3] fits'
     """
-    if jax.tree.structure(wanted) != jax.tree.structure(state):
+    if jax.tree.structure(expected) != jax.tree.structure(state):
         return "it has another structure"
-    named = jax.tree_util.tree_flatten_with_path(wanted)[0]
-    for (path, want), have in zip(named, jax.tree.leaves(state), strict=True):
-        # A number of Python's, or a float64 of NumPy's, is not what a run carries: no conversion.
-        dtype = getattr(have, "dtype", type(have).__name__)
-        if jnp.shape(have) != batch + want.shape or dtype != want.dtype:
-            where = "state" + jax.tree_util.keystr(path)
-            fits = f"{want.dtype}{[*batch, *want.shape]}"
-            return f"{where} has {dtype}{[*jnp.shape(have)]} where {fits} fits"
+    named = jax.tree_util.tree_flatten_with_path(expected)[0]
+    for (path, shape), leaf in zip(named, jax.tree.leaves(state), strict=True):
+        # A Python number, or a float64 of NumPy, is not converted: a run has no such leaves.
+        dtype = getattr(leaf, "dtype", type(leaf).__name__)
+        if jnp.shape(leaf) != batch + shape.shape or dtype != shape.dtype:
+            name = "state" + jax.tree_util.keystr(path)
+            fitting = f"{shape.dtype}{[*batch, *shape.shape]}"
+            return f"{name} has {dtype}{[*jnp.shape(leaf)]} where {fitting} fits"
     return None
 
 
-def width_of(model: Learner, state: State, key: Any, num_features: int | None = None) -> Width:
-    """What the model's ``init`` takes to make a state of this structure and these shapes.
+def size_of(
+    model: Learner, state: State, key: jax.Array | None, num_features: int | None = None
+) -> StateSize:
+    """The size of a state of the model; a ``ValueError`` if the state belongs to another model.
 
     >>> import jboost as jb
-    >>> width_of(jb.Newton(), jb.Newton().init(3), None)
-    Width(num_features=3, dtype='float32', batch=())
+    >>> size_of(jb.Newton(), jb.Newton().init(3), None)
+    StateSize(num_features=3, dtype='float32', batch=())
     """
     dtypes = [leaf.dtype for leaf in jax.tree.leaves(state) if hasattr(leaf, "dtype")]
     floats = [dtype.name for dtype in dtypes if jnp.issubdtype(dtype, jnp.floating)]
     problems = []
     for dtype in dict.fromkeys(floats or [jnp.result_type(float).name]):
         try:
-            width = num_features or _search(model, state, dtype, key)
-            wanted = template(model, width, dtype, key)
+            width = num_features or _search_width(model, state, dtype, key)
+            expected = template(model, width, dtype, key)
         except Exception as error:
             reason = f"{type(error).__name__}: {error!s:.200}"
             raise ValueError(
-                f"state could not be held against the model ({reason}): pass num_features=, and "
+                f"state could not be compared with the model ({reason}): pass num_features=, and "
                 "the state that a run of this model returned"
             ) from error
-        batch = _batch(wanted, state)
-        problem = mismatch(wanted, state, batch)
+        batch = _batch(expected, state)
+        problem = mismatch(expected, state, batch)
         if problem is None:
-            return Width(width, dtype, batch)
+            return StateSize(width, dtype, batch)
         problems.append(problem)
-    given = f" with num_features={num_features}" if num_features else ""
+    asked = f" with num_features={num_features}" if num_features else ""
     raise ValueError(
-        f"state does not belong to this model{given}: {problems[0]}. "
+        f"state does not belong to this model{asked}: {problems[0]}. "
         "Pass the state that a run of the same model returned"
     )
 
 
-def _search(model: Learner, state: State, dtype: str, key: Any) -> int:
-    """The number of features whose states are as large as this one.
+def _search_width(model: Learner, state: State, dtype: str, key: jax.Array | None) -> int:
+    """The number of features n for which ``init`` makes states as large as this state.
 
-    The sum of all axes is a polynomial in that number, mostly of degree one: the secant method
-    finds it at the third try. A model that treats few columns differently (``Select``) has another
-    structure and a kink there, at which a step may round to none: then it is one of 1.
+    The sum of the lengths of all axes is a polynomial in n, mostly of degree 1: the secant method
+    finds n at the third try. A model that treats few columns differently (``Select``) has another
+    structure for small n. The polynomial has a kink there, at which a step of the secant method may
+    round to 0; it is then taken to be 1.
     """
 
     def excess(n: int) -> int:
         try:
-            wanted = template(model, n, dtype, key)
-        except Exception:  # fewer columns than the model can do with
-            wanted = ()
-        alike = jax.tree.structure(wanted) == jax.tree.structure(state)
-        axes = len(_batch(wanted, state)) if alike else 0
-        have = sum(sum(jnp.shape(leaf)[axes:]) for leaf in jax.tree.leaves(state))
-        return sum(sum(leaf.shape) for leaf in jax.tree.leaves(wanted)) - have
+            expected = template(model, n, dtype, key)
+        except Exception:  # the model needs more columns than n
+            expected = ()
+        alike = jax.tree.structure(expected) == jax.tree.structure(state)
+        axes = len(_batch(expected, state)) if alike else 0
+        length = sum(sum(jnp.shape(leaf)[axes:]) for leaf in jax.tree.leaves(state))
+        return sum(sum(leaf.shape) for leaf in jax.tree.leaves(expected)) - length
 
     last, n = 1, 2
     before, now = excess(last), excess(n)
@@ -121,8 +129,8 @@ def _search(model: Learner, state: State, dtype: str, key: Any) -> int:
     return n
 
 
-def _batch(wanted: State, state: State) -> tuple[int, ...]:
-    """The leading axes that the first leaf has and ``init`` does not give it."""
-    for want, have in zip(jax.tree.leaves(wanted), jax.tree.leaves(state), strict=False):
-        return tuple(jnp.shape(have)[: max(jnp.ndim(have) - len(want.shape), 0)])
+def _batch(expected: State, state: State) -> tuple[int, ...]:
+    """The leading axes of the first leaf of a state that the template does not have."""
+    for shape, leaf in zip(jax.tree.leaves(expected), jax.tree.leaves(state), strict=False):
+        return tuple(jnp.shape(leaf)[: max(jnp.ndim(leaf) - len(shape.shape), 0)])
     return ()

@@ -1,37 +1,47 @@
-"""Whatever a stream comes in, as blocks of numbers for :func:`jboost.run_stream`.
+"""Turns files, tables, arrays and rows into blocks of numbers for :func:`jboost.run_stream`.
 
     source = sources.read("houses.csv", target="price")
     stream = jb.run_stream(model, source)
 
-Files are read in blocks (:mod:`.delimited`, :mod:`.formats`), tables of pandas, polars
-and pyarrow through narwhals, rows of any iterable as they come (:mod:`.tables`). What the
-columns are is decided once (:mod:`.columns`); they are found again by name.
+From a row of a file to the numbers that a model sees there are three steps:
+
+1. :func:`read` opens the data with one of the readers (:mod:`.delimited`, :mod:`.parquet`,
+   :mod:`.tables`) and looks at a sample of the first rows. :mod:`.kinds` decides from the sample
+   what the columns hold.
+2. Each pass over the :class:`Source` has the reader read the data again from the start, or from
+   the row where a run goes on, in blocks of rows. So a file is opened twice for one run: once for
+   the sample, once for the pass. Standard input cannot be opened again: its only pass begins with
+   the rows of the sample.
+3. :mod:`.columns` turns each block into the inputs x and the targets d.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
+from jboost.checkpoints.atomic import PathLike
 from jboost.core import checks
 from jboost.core.numerics import LARGEST
-from jboost.files import formats
-from jboost.files.columns import BUCKETS, Column, Columns, DataError, choose, find
-from jboost.files.pieces import refuse_short
-from jboost.files.tables import BLOCK, GATHERED, Peeked, Rows, Tables, is_table
+from jboost.files.columns import BUCKETS, Column, Columns, DataError, refuse_unknown
+from jboost.files.delimited import Delimited, TextFormat
+from jboost.files.kinds import choose_columns
+from jboost.files.parquet import Parquet
+from jboost.files.reader import Reader, refuse_short, row_numbers
+from jboost.files.tables import BLOCK_ROWS, GATHERED_ROWS, Peeked, Rows, Tables, is_table
 
-Block = tuple[np.ndarray, np.ndarray]
-Where = Callable[[int], str]
-Blocks = Iterator[tuple[np.ndarray, np.ndarray, Where]]
+Numbers = tuple[np.ndarray, np.ndarray]  # the inputs x (n, r) and the targets d (n,) of a block
+PlaceOf = Callable[[int], str]  # says, for an error, where a row of a block stands in the data
+Blocks = Callable[[int], Iterator[tuple[Numbers, PlaceOf]]]  # the blocks from a row on
 
 
 def read(
-    data: Any,
-    target: Any = None,
+    data: object,
+    target: str | ArrayLike | None = None,
     *,
     columns: Columns | None = None,
     drop: Collection[str] = (),
@@ -41,36 +51,41 @@ def read(
     missing: str = "keep",
     block: int | None = None,
     names: Sequence[str] | None = None,
-    **text: Any,
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+    header: bool | None = None,
 ) -> Source:
-    """A stream from a file, a table, an array or any iterable of rows.
+    """Make a stream of a file, a table, an array or any iterable of rows.
 
-    Text columns are hashed to ``buckets`` columns each, or numbered in a declared order; dates are
-    refused. The result is an iterable of blocks (x, d) and goes to :func:`jboost.run_stream` as it
-    is; its ``columns`` say what was decided.
+    Text columns are hashed to ``buckets`` columns each, or numbered in a declared order. Dates are
+    refused. The result is an iterable of blocks (x, d), which :func:`jboost.run_stream` takes; its
+    ``columns`` tell what was decided.
 
     Args:
       data: the path of a CSV or Parquet file, ``"-"`` for standard input; a pandas, polars or
         pyarrow table; an array or memory map (T, r); or an iterable of rows (dicts or sequences) or
         of tables.
       target: the name of the column to predict; for an array also the targets themselves, (T,).
-      columns: those of an earlier source, to read the same from this one whatever its order.
+      columns: the columns of an earlier source, to read the same columns by name.
       drop: columns that are no inputs.
       category: columns of numbers that are codes, to be hashed like text.
       ordinal: the values of columns that have an order, from the lowest to the highest.
-      buckets: how many columns a hashed one becomes, at least 2.
+      buckets: how many columns a hashed column becomes, at least 2.
       missing: what becomes of a row with missing, infinite or absurdly large (1e15) inputs. "keep"
-        hands it on, NaN in those places: a model with ``Impute`` fills them in from the past, any
-        other skips the row. "skip" takes the answer from it, so that no model learns from it; a run
-        counts it. "raise" refuses it, and a row without an answer too.
-      block: how many rows make a block, where the source leaves that open. For rows that come
-        slowly pass 1.
-      names: of the columns of an array, or of rows that are sequences; by default "1", "2", ….
-      text: ``delimiter``, ``decimal``, ``encoding`` and ``header`` of a text file, as for
-        :class:`jboost.files.delimited.Delimited`.
+        leaves the row as it is, with NaN for a missing value: a model with ``Impute`` fills it in
+        from the past, any other model skips the row. "skip" makes the target of the row missing, so
+        that no model learns from it; a run counts the row as skipped. "raise" refuses the row, and
+        also a row without a target.
+      block: how many rows make a block of a table, an array or an iterable of rows. For rows that
+        come slowly pass 1.
+      names: the names of the columns of an array, or of rows that are sequences; by default "1",
+        "2", ….
+      delimiter, decimal, encoding, header: how a text file is written; see
+        :class:`jboost.files.delimited.TextFormat`.
 
     Raises:
-      DataError: a sentence on what is wrong with the data, and where.
+      DataError: the message says in a sentence what is wrong with the data, and where.
       OSError: the system does not let the file be read.
 
     >>> rows = [{"a": 1.0, "b": "x", "y": 2.0}, {"a": None, "b": "z", "y": 3.0}]
@@ -82,76 +97,72 @@ def read(
     """
     checks.choice("missing", missing, ("keep", "skip", "raise"))
     block = None if block is None else checks.whole("block", block, at_least=1)
-    chosen = {"drop": drop, "category": category, "ordinal": ordinal}
-    if columns is not None and any(chosen.values()):
+    if columns is not None and (drop or category or ordinal):
         raise ValueError("columns say what is read; give no drop, category or ordinal with them")
-    reader = _reader(data, names, block, text)
+    reader = _reader(data, names, block, TextFormat(delimiter, decimal, encoding, header))
     if reader is None:
-        columns, blocks = _arrays(np.asanyarray(data), target, columns, names, drop, block)
+        columns, blocks = _from_array(np.asanyarray(data), target, columns, names, drop, block)
         return Source(columns, blocks, missing, live=False)
     if columns is None:
-        first = reader.sample()
-        try:
-            name = checks.instance("target", target, str, "the name of a column")
-            chosen |= {"decimal": getattr(reader, "decimal", None)}  # of text only
-            columns = choose(first.table, name, label=reader.label, buckets=buckets, **chosen)
-        except DataError as error:
-            raise _placed(error, first.where) from None
-
-    return Source(columns, _tables(reader, columns), missing, live=reader.live)
+        name = checks.instance("target", target, str, "the name of a column")
+        columns = choose_columns(
+            reader, name, drop=drop, category=category, ordinal=ordinal, buckets=buckets
+        )
+    return Source(columns, _from_reader(reader, columns), missing, live=reader.live)
 
 
 class Source:
     """A stream of blocks (x, d), made by :func:`read`.
 
-    ``source(position)`` is an iterator of the blocks from that row on. Where ``live`` is true the
-    stream can only be read as it comes, and is taken to stand at that row.
+    ``source(position)`` is an iterator of the blocks from the row ``position`` on. A source that is
+    ``live`` can be read only once, as the rows come; its next row is taken to be that row.
     """
 
-    def __init__(
-        self, columns: Columns, blocks: Callable[[int], Blocks], missing: str, *, live: bool
-    ):
+    def __init__(self, columns: Columns, blocks: Blocks, missing: str, *, live: bool):
         self.columns, self.live = columns, live
         self._blocks, self._missing = blocks, missing
 
-    def __call__(self, position: int) -> Iterator[Block]:
-        for x, d, where in self._blocks(position):
-            if self._missing != "keep":
-                d = self._without_bad(x, d, where)
+    def __call__(self, position: int) -> Iterator[Numbers]:
+        for (x, d), place_of in self._blocks(position):
+            if self._missing == "raise":
+                self._refuse_bad(x, d, place_of)
+            elif self._missing == "skip":
+                d = np.where(_is_bad(x).any(axis=1), np.asarray(np.nan, d.dtype), d)
             yield x, d
 
-    def __iter__(self) -> Iterator[Block]:
+    def __iter__(self) -> Iterator[Numbers]:
         return self(0)
 
-    def _without_bad(self, x: np.ndarray, d: np.ndarray, where: Where) -> np.ndarray:
-        """The answers, less those of rows with bad inputs; or no bad value at all."""
-        bad = ~(np.abs(x) < LARGEST)  # a comparison with NaN is False
-        if self._missing == "skip":
-            return np.where(bad.any(axis=1), np.asarray(np.nan, d.dtype), d)
-        bad = np.column_stack([bad, ~(np.abs(d) < LARGEST)])
-        if bad.any():
-            row, place = (int(i) for i in np.argwhere(bad)[0])
-            name = [*self.columns.names, self.columns.target][place]
-            value = float([*x[row], d[row]][place])
-            what = "is missing" if np.isnan(value) else f"{value:g} is beyond 1e15"
-            raise DataError(f"{where(row)}: the value of {name!r} {what}")
-        return d
+    def _refuse_bad(self, x: np.ndarray, d: np.ndarray, place_of: PlaceOf) -> None:
+        """Refuse a block with an input or a target that is missing or too large."""
+        for row, column in np.argwhere(_is_bad(np.column_stack([x, d])))[:1]:
+            name = [*self.columns.names, self.columns.target][column]
+            value = float([*x[row], d[row]][column])
+            problem = "is missing" if np.isnan(value) else f"{value:g} is beyond 1e15"
+            raise DataError(f"{place_of(int(row))}: the value of {name!r} {problem}")
 
 
-def _reader(data: Any, names: Any, block: int | None, text: dict[str, Any]) -> Any:
-    """What reads the data as tables; None for an array."""
+def _is_bad(values: np.ndarray) -> np.ndarray:
+    return ~(np.abs(values) < LARGEST)  # a comparison with NaN is False
+
+
+def _reader(
+    data: object, names: Sequence[str] | None, block: int | None, text_format: TextFormat
+) -> Reader | None:
+    """The reader of the data; None for an array, which needs none."""
     if isinstance(data, (str, os.PathLike)):
-        return formats.open_file(data, **text)
-    if text:
-        raise TypeError(f"{next(iter(text))} is for text files; got {type(data).__name__}")
+        return _file_reader(data, text_format)
+    for option, value in text_format._asdict().items():
+        if value is not None:
+            raise TypeError(f"{option} is for text files; got {type(data).__name__}")
     if is_table(data):
         return Tables(Peeked([data]), block)
     if hasattr(data, "dtype") and hasattr(data, "shape"):
         return None
     if not isinstance(data, Iterable) or isinstance(data, (bytes, Mapping)):
-        wanted = "a path, a table, an array, or an iterable of rows or tables"
-        raise TypeError(f"data must be {wanted}; got {data!r:.100}")
-    items = Peeked(data, block or GATHERED)
+        expected = "a path, a table, an array, or an iterable of rows or tables"
+        raise TypeError(f"data must be {expected}; got {data!r:.100}")
+    items = Peeked(data, block or GATHERED_ROWS)
     if not items.head:
         raise DataError("the stream has no rows")
     first = items.head[0]
@@ -162,25 +173,43 @@ def _reader(data: Any, names: Any, block: int | None, text: dict[str, Any]) -> A
     return Rows(items, names, block)
 
 
-def _tables(reader: Any, columns: Columns) -> Callable[[int], Blocks]:
-    """What a reader reads, as numbers."""
+def _file_reader(path: PathLike, text_format: TextFormat) -> Reader:
+    """The reader of a file, chosen by the first bytes of the file; ``-`` is standard input."""
+    name = os.fspath(path)
+    if name == "-":
+        return Delimited(path, text_format)
+    if os.path.isdir(path):
+        raise DataError(f"{name} is a folder; name a file in it")
+    with open(path, "rb") as file:
+        is_parquet = file.read(4) == b"PAR1"
+    if not is_parquet:
+        return Delimited(path, text_format)
+    for option, value in text_format._asdict().items():
+        if value is not None:
+            raise ValueError(f"{option} is for text, and {name} is a Parquet file")
+    return Parquet(path)
+
+
+def _from_reader(reader: Reader, columns: Columns) -> Blocks:
+    """The blocks that a reader reads, as numbers."""
     dtype = np.dtype(jnp.result_type(float))  # here: it may differ in the thread that reads
 
-    def blocks(position: int) -> Blocks:
-        for table, where in reader.tables(columns, position):
-            try:
-                x, d = columns.encode(table, dtype)
-            except DataError as error:
-                raise _placed(error, where) from None
-            yield x, d, where
+    def blocks(position: int) -> Iterator[tuple[Numbers, PlaceOf]]:
+        for table, place_of in reader.blocks(columns, position):
+            yield columns.encode(table, place_of, dtype), place_of
 
     return blocks
 
 
-def _arrays(
-    array: Any, target: Any, columns: Columns | None, names: Any, drop: Any, block: int | None
-) -> tuple[Columns, Callable[[int], Blocks]]:
-    """An array, read in blocks of rows, with the targets in one of its columns or beside it."""
+def _from_array(
+    array: np.ndarray,
+    target: str | ArrayLike | None,
+    columns: Columns | None,
+    names: Sequence[str] | None,
+    drop: Collection[str],
+    block: int | None,
+) -> tuple[Columns, Blocks]:
+    """The columns and blocks of an array (T, r); the targets are in a column or beside it."""
     checks.real_dtype("data", array, "shape (T, r)")
     if array.ndim != 2:
         raise ValueError(f"data must have shape (T, r); got {array.shape}")
@@ -189,31 +218,27 @@ def _arrays(
         raise ValueError(f"names must be {array.shape[1]}, one per column; got {len(names)}")
     if target is None and columns is not None:
         target = columns.target
-    answers = None if isinstance(target, str) else np.asanyarray(target)
-    if answers is not None and answers.shape != array.shape[:1]:
-        wanted = f"the name of a column or an array of shape ({len(array)},)"
-        raise ValueError(f"target must be {wanted}; got {target!r:.60}")
-    own = str(target) if answers is None else "target"
-    find(drop, names, "the array")
+    beside = None if isinstance(target, str) else np.asanyarray(target)
+    if beside is not None and beside.shape != array.shape[:1]:
+        expected = f"the name of a column or an array of shape ({len(array)},)"
+        raise ValueError(f"target must be {expected}; got {target!r:.60}")
     if columns is None:
-        inputs = (Column(name) for name in names if name not in (*drop, own))
-        columns = Columns(own, tuple(inputs))
-    find(columns.used[: None if answers is None else -1], names, "the array")
-    if answers is None:
-        answers = array[:, names.index(columns.target)]
-    places = [names.index(column.name) for column in columns.inputs]
-    whole = places == list(range(array.shape[1]))
+        called = target if isinstance(target, str) else "target"
+        inputs = (Column(name) for name in names if name not in (*drop, called))
+        columns = Columns(called, tuple(inputs))
+    needed = [column.name for column in columns.inputs]
+    refuse_unknown(
+        [*drop, *needed, *([columns.target] if beside is None else [])], names, "the array"
+    )
+    targets = array[:, names.index(columns.target)] if beside is None else beside
+    indices = [names.index(name) for name in needed]
+    all_columns = indices == list(range(array.shape[1]))
 
-    def blocks(position: int) -> Blocks:
+    def blocks(position: int) -> Iterator[tuple[Numbers, PlaceOf]]:
         refuse_short("the array", len(array), position)
-        for start in range(position, len(array), block or BLOCK):
-            rows = slice(start, start + (block or BLOCK))
-            x = array[rows] if whole else array[rows][:, places]
-            yield x, answers[rows], lambda row, start=start: f"row {start + row + 1} of the array"
+        for start in range(position, len(array), block or BLOCK_ROWS):
+            rows = slice(start, start + (block or BLOCK_ROWS))
+            x = array[rows] if all_columns else array[rows][:, indices]
+            yield (x, targets[rows]), row_numbers("the array", start)
 
     return columns, blocks
-
-
-def _placed(error: DataError, where: Where) -> DataError:
-    """An error with the place that only the reader of its block knows."""
-    return error if error.row is None else DataError(f"{where(error.row)}: {error}")

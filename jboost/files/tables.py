@@ -1,28 +1,35 @@
-"""Tables in memory and rows of any iterable, as Arrow tables."""
+"""Reads tables in memory, and rows of any iterable."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jboost.core import extras
-from jboost.files.columns import Columns, DataError, find, refuse_other_kinds
-from jboost.files.pieces import Piece, brief, refuse_short
+from jboost.files.columns import Columns, DataError, refuse_unknown
+from jboost.files.kinds import NUMERIC, refuse_other_kinds
+from jboost.files.reader import RawBlock, Reader, first_line, row_numbers
 
-BLOCK = 65_536  # rows of a table handed on at once
-GATHERED = 1024  # rows of an iterable gathered before they are
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BLOCK_ROWS = 65_536  # of a table
+GATHERED_ROWS = 1024  # of an iterable of rows: so many are waited for before they make a block
 
 
-def is_table(value: Any) -> bool:
+def is_table(value: object) -> bool:
     """Whether a value is a table of pandas, polars, pyarrow or the like."""
     return hasattr(value, "columns") and hasattr(value, "shape")
 
 
 class Peeked:
-    """An iterable whose first items are known; it can be gone through again if the iterable can."""
+    """An iterable whose first items were looked at. An iterator can be gone through only once.
+
+    head: the first items.
+    """
 
     def __init__(self, items: Iterable[Any], count: int = 1):
         self._items, self._rest = items, iter(items)
@@ -38,125 +45,115 @@ class Peeked:
         return itertools.chain(self.head, self._rest)
 
 
-class Tables:
-    """A reader of a table of pandas, polars, pyarrow or the like, or of an iterable of them."""
+class Tables(Reader):
+    """Reads tables of pandas, polars, pyarrow or the like."""
 
-    live = False
+    label = "the table"
 
     def __init__(self, tables: Peeked, block: int | None):
-        self.label = "the table"
-        self._block, self._tables = block or BLOCK, tables
-        self.names: list[str] = self._arrow(tables.head[0]).schema.names
+        self._block, self._tables = block or BLOCK_ROWS, tables
 
-    def sample(self) -> Piece:
-        """The first rows."""
-        return Piece(self._arrow(self._tables.head[0]), _numbered(self.label, 0))
+    def sample(self) -> RawBlock:
+        return RawBlock(self._arrow(self._tables.head[0], 0), row_numbers(self.label, 0))
 
-    def tables(self, columns: Columns, position: int) -> Iterator[Piece]:
-        """The columns used, from a row on."""
+    def blocks(self, columns: Columns, position: int) -> Iterator[RawBlock]:
+        return self.from_position(self._read(columns), position)
+
+    def _read(self, columns: Columns) -> Iterator[RawBlock]:
         row = 0
         for table in self._tables:
             for start in range(0, len(table), self._block):
-                piece = Piece(self._arrow(table, start), _numbered(self.label, row))
-                find(columns.used, piece.table.schema.names, self.label)
-                refuse_other_kinds(columns, piece.table.schema, self.label)
-                before, row = row, row + piece.table.num_rows
-                if row > position:
-                    yield piece.without(max(position - before, 0))
-        refuse_short(self.label, row, position)
+                arrow = self._arrow(table, start)
+                refuse_unknown(columns.kinds, arrow.schema.names, self.label)
+                refuse_other_kinds(columns, arrow.schema, self.label)
+                yield RawBlock(arrow, row_numbers(self.label, row))
+                row += arrow.num_rows
 
-    def _arrow(self, table: Any, start: int = 0) -> Any:
+    def _arrow(self, table: Any, start: int) -> pa.Table:
         pa, nw = extras.need("pyarrow", "io"), extras.need("narwhals", "io")
         try:
             return nw.from_native(table, eager_only=True)[start : start + self._block].to_arrow()
         except (pa.ArrowException, TypeError, ValueError) as error:
-            raise DataError(f"{self.label} cannot be read: {brief(error)}") from None
+            raise DataError(f"{self.label} cannot be read: {first_line(error)}") from None
 
 
-class Rows:
-    """A reader of an iterable of rows: dicts, or sequences of one length.
+class Rows(Reader):
+    """Reads rows: dicts, or sequences of one length.
 
-    The keys of the first rows are the columns; a row without one of them has a missing value there.
+    The columns of dicts are the keys of the first rows; a row without one of the keys has a missing
+    value there.
     """
 
-    live = False
+    label = "the stream"
 
     def __init__(self, rows: Peeked, names: Sequence[str] | None, block: int | None):
-        self.label = "the stream"
-        self._block, self._rows = block or GATHERED, rows
+        self._block, self._rows = block or GATHERED_ROWS, rows
         first = rows.head[0]
         self._dicts = isinstance(first, Mapping)
         if self._dicts:
-            self.names = list(dict.fromkeys(key for row in rows.head for key in row))
+            self._names = list(dict.fromkeys(key for row in rows.head for key in row))
         else:
-            self.names = list(names or (str(i) for i in range(1, len(first) + 1)))
+            self._names = list(names or (str(i) for i in range(1, len(first) + 1)))
 
-    def sample(self) -> Piece:
-        """The first rows, with types as they look."""
-        pa = extras.need("pyarrow", "io")
-        where = _numbered(self.label, 0)
-        table = {}
-        for name, values in self._by_name(self._rows.head, where).items():
+    def sample(self) -> RawBlock:
+        pa, arrays = extras.need("pyarrow", "io"), {}
+        place_of = row_numbers(self.label, 0)
+        for name, values in self._by_name(self._rows.head, place_of).items():
             try:
-                table[name] = pa.array(values)
+                arrays[name] = pa.array(values)
             except (pa.ArrowException, TypeError, ValueError) as error:
-                text = f"the first rows of {self.label} have values of several kinds in {name!r}"
-                raise DataError(f"{text}: {brief(error)}") from None
-        return Piece(pa.table(table), where)
+                raise DataError(
+                    f"the first rows of {self.label} have values of several kinds in {name!r}: "
+                    f"{first_line(error)}"
+                ) from None
+        return RawBlock(pa.table(arrays), place_of)
 
-    def tables(self, columns: Columns, position: int) -> Iterator[Piece]:
-        """The columns used, from a row on."""
+    def blocks(self, columns: Columns, position: int) -> Iterator[RawBlock]:
+        refuse_unknown(columns.kinds, self._names, self.label)
+        return self.from_position(self._read(columns), position)
+
+    def _read(self, columns: Columns) -> Iterator[RawBlock]:
         pa = extras.need("pyarrow", "io")
-        find(columns.used, self.names, self.label)
-        kinds = {column.name: column.kind for column in columns.inputs}
         rows, row = iter(self._rows), 0
         while block := list(itertools.islice(rows, self._block)):
-            where = _numbered(self.label, row)
-            by_name = self._by_name(block, where)
-            table = {}
-            for name in columns.used:
-                read = _numbers if kinds.get(name, "number") in ("number", "boolean") else _texts
-                table[name] = read(name, by_name[name], where)
-            before, row = row, row + len(block)
-            if row > position:
-                yield Piece(pa.table(table), where).without(max(position - before, 0))
-        refuse_short(self.label, row, position)
+            place_of = row_numbers(self.label, row)
+            values, arrays = self._by_name(block, place_of), {}
+            for name, kind in columns.kinds.items():
+                if kind in NUMERIC:
+                    arrays[name] = _numbers(name, values[name], place_of)
+                else:
+                    texts = (None if value is None else str(value) for value in values[name])
+                    arrays[name] = pa.array(texts, pa.string())
+            yield RawBlock(pa.table(arrays), place_of)
+            row += len(block)
 
-    def _by_name(self, rows: Sequence[Any], where: Callable[[int], str]) -> dict[str, list[Any]]:
-        known = set(self.names)
+    def _by_name(
+        self, rows: Sequence[Any], place_of: Callable[[int], str]
+    ) -> dict[str, list[object]]:
+        """The values of each column; rows that differ from the first ones are refused."""
+        names = set(self._names)
         for i, row in enumerate(rows):
             if isinstance(row, Mapping) != self._dicts:
-                raise DataError(f"{where(i)} is of another kind than the first: {row!r:.60}")
-            if not self._dicts and len(row) != len(known):
-                raise DataError(
-                    f"{where(i)} has {len(row)} values where the first has {len(known)}"
-                )
-            new = next((key for key in row if key not in known), None) if self._dicts else None
-            if new is not None:
-                raise DataError(f"{where(i)} has a column {new!r}, which the first rows lack")
+                raise DataError(f"{place_of(i)} is of another kind than the first: {row!r:.60}")
+            if not self._dicts and len(row) != len(self._names):
+                count = f"{len(row)} values where the first has {len(self._names)}"
+                raise DataError(f"{place_of(i)} has {count}")
+            if self._dicts and not names.issuperset(row):
+                new = next(key for key in row if key not in names)
+                raise DataError(f"{place_of(i)} has a column {new!r}, which the first rows lack")
         if self._dicts:
-            return {name: [row.get(name) for row in rows] for name in self.names}
-        return {name: [row[i] for row in rows] for i, name in enumerate(self.names)}
+            return {name: [row.get(name) for row in rows] for name in self._names}
+        return {name: [row[i] for row in rows] for i, name in enumerate(self._names)}
 
 
-def _numbers(name: str, values: list[Any], where: Callable[[int], str]) -> np.ndarray:
+def _numbers(name: str, values: list[Any], place_of: Callable[[int], str]) -> np.ndarray:
     numbers = np.full(len(values), np.nan)
     for i, value in enumerate(values):
         if hasattr(value, "__float__"):
             try:
                 numbers[i] = float(value)
-            except OverflowError:  # beyond what a float can hold, as in a file
+            except OverflowError:  # as in a file, a number beyond any float is infinite
                 numbers[i] = np.inf
         elif value is not None:
-            raise DataError(f"{where(i)}: {value!r:.60} in the column {name!r} is not a number")
+            raise DataError(f"{place_of(i)}: {value!r:.60} in the column {name!r} is not a number")
     return numbers
-
-
-def _texts(name: str, values: list[Any], where: Callable[[int], str]) -> Any:
-    del name, where
-    pa = extras.need("pyarrow", "io")
-    return pa.array([None if value is None else str(value) for value in values], pa.string())
-
-
-def _numbered(label: str, start: int) -> Callable[[int], str]:
-    return lambda row: f"row {start + row + 1} of {label}"

@@ -1,4 +1,4 @@
-"""Checkpoints: a run goes on bit for bit; what is kept, exactly; and what cannot be."""
+"""Checkpoints: a run goes on bit for bit; what a file can hold comes back, the rest is refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from jboost.boosting.emphasis import Emphasis
 from jboost.boosting.modes import Mode
 from jboost.checkpoints import archive
 from jboost.checkpoints.checkpoint import CheckpointError, inspect, load, read, save
-from jboost.checkpoints.description import Store, describe, fingerprint, rebuild
+from jboost.checkpoints.description import Store, describe, rebuild
 from jboost.core import learner as base
 from jboost.core.template import template
 from jboost.learners import Learner, model, static
@@ -38,10 +38,10 @@ def stream(length: int, dtype: Any = np.float32) -> tuple[np.ndarray, np.ndarray
     return xs, (xs @ np.array([1.0, -0.5, 0.2], dtype) + xs[:, 0] ** 2).astype(dtype)
 
 
-def kept(folder: Path, *what: Any, **more: Any) -> Any:
-    """What comes back from a file."""
-    save(folder / "kept", *what, **more)
-    return load(folder / "kept")
+def saved_and_loaded(folder: Path, *saved: Any, **options: Any) -> Any:
+    """Save to a file and load it again."""
+    save(folder / "run", *saved, **options)
+    return load(folder / "run")
 
 
 def same(a: Any, b: Any) -> None:
@@ -83,7 +83,7 @@ def test_a_run_goes_on_bit_for_bit(
     xs, ds = stream(80, dtype)
     whole, trace = jb.run(booster, xs, ds, KEY)
     state, first = jb.run(booster, xs[:40], ds[:40], KEY)
-    again, state_again, key = kept(tmp_path, booster, state, KEY)
+    again, state_again, key = saved_and_loaded(tmp_path, booster, state, KEY)
     same(state_again, state)
     state, second = jb.run(again, xs[40:], ds[40:], key, state_again)
     same(state, whole)
@@ -92,11 +92,11 @@ def test_a_run_goes_on_bit_for_bit(
     np.testing.assert_array_equal(both, trace.prediction)
 
 
-# --- what is kept --------------------------------------------------------------------------------
+# --- what a file can hold ------------------------------------------------------------------------
 
 
 def savable(cases: list[Any]) -> list[Any]:
-    """All but what holds an optimiser, a function, which a file does not."""
+    """All learners except Gradient: its optimiser is a function, which a file cannot hold."""
     return [case for case in cases if case.id != "Gradient"]
 
 
@@ -119,23 +119,23 @@ def test_every_state_comes_back(
     state = jax.tree.map(
         lambda leaf: jnp.asarray(rng.integers(-9, 9, leaf.shape) / 7).astype(leaf.dtype), blank
     )
-    again, state_again, _ = kept(tmp_path, learner, state, KEY)
+    again, state_again, _ = saved_and_loaded(tmp_path, learner, state, KEY)
     same((again, state_again), (learner, state))
 
 
 def test_names_of_the_librarys_models_are_unique() -> None:
     modules = [module for name, module in sys.modules.items() if name.startswith("jboost.")]
-    found = {value for module in modules for value in vars(module).values()
+    classes = {value for module in modules for value in vars(module).values()
              if isinstance(value, type) and issubclass(value, (Learner, Mode, Emphasis))
              and "__dataclass_fields__" in vars(value)}  # fmt: skip
-    assert len(found) > 10
-    for cls in found:
+    assert len(classes) > 10
+    for cls in classes:
         assert base.MODELS.get(base.name_of(cls)) is cls
 
 
 @model
 class Bag(Learner):
-    """A learner from outside the library, for any value; its state is awkward in every way."""
+    """A learner from outside the library: its fields hold any value, and its state is awkward."""
 
     anything: Any = 0.0
     words: Any = static(default="")
@@ -191,7 +191,7 @@ def test_any_values_come_back_exactly(tmp_path_factory: Any, value: Any) -> None
 def test_an_awkward_state_comes_back(tmp_path: Path) -> None:
     bag = Bag((math.inf, -math.inf, math.nan, jnp.ones(2), {"é": np.ones(1), "ü": np.zeros(1)}))
     state = bag.init(4, key=KEY)
-    again, state_again, _ = kept(tmp_path, bag, state)
+    again, state_again, _ = saved_and_loaded(tmp_path, bag, state)
     same(again, bag)
     assert jax.random.key_data(state_again.pop("key")).tolist() == [0, 7]
     del state["key"]
@@ -202,11 +202,11 @@ def test_an_awkward_state_comes_back(tmp_path: Path) -> None:
 def test_keys_come_back_with_their_implementation(impl: str, tmp_path: Path) -> None:
     keys = jax.random.split(jax.random.key(3, impl=impl), 4)
     bag = Bag(keys[1])
-    bag, state, again = kept(tmp_path, bag, bag.init(2, key=keys[0]), keys)
+    bag, state, again = saved_and_loaded(tmp_path, bag, bag.init(2, key=keys[0]), keys)
     for old, new in [(keys, again), (keys[0], state["key"]), (keys[1], bag.anything)]:
         assert new.dtype == old.dtype and new.shape == old.shape
         np.testing.assert_array_equal(jax.random.key_data(new), jax.random.key_data(old))
-    assert kept(tmp_path, SMALL, SMALL.init(2))[2] is None
+    assert saved_and_loaded(tmp_path, SMALL, SMALL.init(2))[2] is None
 
 
 BOOSTER = jb.bsgd_wu(4, target_mse=0.1, step_size=0.1)
@@ -225,9 +225,9 @@ def test_the_width_is_found(learner: Learner, n: int, tmp_path: Path) -> None:
 
 def test_states_of_many_streams(tmp_path: Path) -> None:
     learner = jb.bsgd_ru(3, target_mse=0.1, step_size=0.1)
-    one = learner.init(3, key=KEY)
-    many = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf + leaf.dtype.type(1)]), one)
-    chex.assert_trees_all_equal(kept(tmp_path, learner, many)[1], many)
+    single = learner.init(3, key=KEY)
+    many = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf + leaf.dtype.type(1)]), single)
+    chex.assert_trees_all_equal(saved_and_loaded(tmp_path, learner, many)[1], many)
     uneven = many._replace(t=jnp.zeros(3, jnp.uint32))
     with pytest.raises(ValueError, match=r"state\..* has .* where .* fits"):
         save(tmp_path / "a", learner, uneven)
@@ -236,12 +236,12 @@ def test_states_of_many_streams(tmp_path: Path) -> None:
 def test_position_and_extra(tmp_path: Path) -> None:
     extra = {"skipped": 3, "columns": ["a", "ü"], "mse": 0.1}
     save(tmp_path / "a", SMALL, SMALL.init(2), KEY, position=2**40, extra=extra)
-    found = read(tmp_path / "a")
-    assert (found.position, found.extra) == (2**40, extra)
+    checkpoint = read(tmp_path / "a")
+    assert (checkpoint.position, checkpoint.extra) == (2**40, extra)
     about = inspect(tmp_path / "a")
     assert (about["position"], about["extra"], about["format"]) == (2**40, extra, archive.FORMAT)
     assert (about["keys"], about["dtype"]) == ({"key": "threefry2x32"}, "float32")
-    assert len(about["fingerprint"]) == 64 and about["library"] == jb.__version__
+    assert about["library"] == jb.__version__
 
 
 @pytest.mark.parametrize("name", ["a", "a.npz", "a.tar.gz", ".hidden", "ü λ", "x" * 255])
@@ -270,7 +270,7 @@ def test_the_same_contents_are_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-# --- what cannot be kept -------------------------------------------------------------------------
+# --- what a file cannot hold ---------------------------------------------------------------------
 
 
 def test_functions_are_refused_unless_the_model_is_supplied(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ class Pair(NamedTuple):
         (lambda: (SMALL, SMALL.init(2)._replace(w=0.5)), ValueError, r"has float\[\]"),
         (lambda: (SMALL, None), ValueError, "another structure"),
         (lambda: ("SGD", SMALL.init(2)), TypeError, "model must be a learner"),
-        (lambda: (SMALL, SMALL.init(2), 7), TypeError, r"key must be a jax\.random\.key; got 7"),
+        (lambda: (SMALL, SMALL.init(2), 7), TypeError, r"key must be a jax\.random\.key.*got 7"),
         (lambda: (SMALL, SMALL.init(2), jnp.zeros(2, jnp.uint32)), TypeError, "key must be"),
         (lambda: (Bag("text"), Bag().init(2, key=KEY)), TypeError, r"model\.anything must be"),
         (lambda: (Bag(Pair(1, 2)), Bag().init(2, key=KEY)), TypeError, r"model\.anything must be"),
@@ -373,7 +373,6 @@ def test_a_file_older_than_a_field(tmp_path: Path) -> None:
     save(path, bag, bag.init(2, key=KEY))
     header, arrays = archive.read(path)
     del header["model"]["fields"]["later"], header["arrays"]
-    header["fingerprint"] = fingerprint(header["model"], Store())
     with path.open("wb") as file:
         archive.write(file, header, arrays)
     again: Any = load(path)[0]

@@ -1,4 +1,4 @@
-"""What is there when the writer of a checkpoint is refused, interrupted or killed."""
+"""A checkpoint stays whole when its writer is refused, interrupted or killed."""
 
 from __future__ import annotations
 
@@ -210,10 +210,12 @@ def kill_writers(path: Path, times: int) -> int:
             while (line := process.stdout.readline()) != "end\n":
                 last = int(line)
             interrupted += len(os.listdir(path.parent)) > 1
-            found = read(path)
-            assert found.position is not None and found.position >= last
-            last = found.position
-            assert all((np.asarray(leaf) == last).all() for leaf in jax.tree.leaves(found.state))
+            checkpoint = read(path)
+            assert checkpoint.position is not None and checkpoint.position >= last
+            last = checkpoint.position
+            assert all(
+                (np.asarray(leaf) == last).all() for leaf in jax.tree.leaves(checkpoint.state)
+            )
         process.stdin.close()
     assert process.returncode == 0
     save(path, SMALL, SMALL.init(2))

@@ -40,7 +40,7 @@ def table(rows: int = ROWS) -> np.ndarray:
 def folder(tmp_path: Path, monkeypatch: Any) -> Path:
     """An empty folder with one file in it, read some lines at a time."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(delimited, "PIECE", 1500)
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 1500)
     lines = (",".join(map(str, row)) for row in table().astype(object))
     (tmp_path / "data.csv").write_text("\n".join(["a,b,y", *lines]) + "\n")
     return tmp_path

@@ -27,7 +27,7 @@ from jboost.automatic import auto
 from jboost.checkpoints import checkpoint
 from jboost.cli import main
 from jboost.files import delimited, predictions
-from jboost.files import formats as files
+from jboost.files import sources as files
 from jboost.reports import pictures, tally
 
 pytest.importorskip("pyarrow")
@@ -52,7 +52,7 @@ def csv(rows: int = ROWS) -> str:
 def folder(tmp_path: Path, monkeypatch: Any) -> Path:
     """An empty folder with one file in it, read some lines at a time."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(delimited, "PIECE", 1500)
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 1500)
     (tmp_path / "data.csv").write_text(csv())
     return tmp_path
 
@@ -93,7 +93,7 @@ def test_the_table_and_the_predictions_are_those_of_a_run(folder: Path, capsys: 
 
 
 def test_the_default_has_nothing_to_tune(folder: Path, capsys: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(delimited, "PIECE", 2**20)
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 2**20)
     Path("few.csv").write_text(csv(250))  # of one length, as it takes long to compile
     assert run("few.csv", "--target", "y") == 0
     out = capsys.readouterr().out
@@ -224,7 +224,7 @@ import sys, time
 from jboost.files import delimited
 from jboost.files import predictions
 from jboost.cli import main
-delimited.PIECE = 20_000
+delimited.BLOCK_BYTES = 20_000
 write = predictions.Predictions.write
 def slowly(self, *rest):
     write(self, *rest)

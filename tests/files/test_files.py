@@ -1,4 +1,4 @@
-"""Files as they come: read in blocks, matched by name, and refused with the line that is wrong."""
+"""Files are read in blocks, matched by name, and refused with the line that is wrong."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
 GOOD = "a,b,y\n1,2,3\n4,5,6\n7,8,9\n"
-LONG = GOOD + "1,2,3\n" * 17  # more than the pieces of these tests
+LONG = GOOD + "1,2,3\n" * 17  # longer than a block of these tests
 
 
 def write(folder: Path, text: str | bytes, name: str = "data.csv") -> Path:
@@ -35,9 +35,9 @@ def joined(source: Any, position: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture
-def small_pieces(monkeypatch: Any) -> None:
-    """Text is parsed a few lines at a time, so that errors lie in later pieces."""
-    monkeypatch.setattr(delimited, "PIECE", 64)
+def small_blocks(monkeypatch: Any) -> None:
+    """Text is parsed a few lines at a time, so that errors lie in later blocks."""
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 64)
 
 
 def numbers(rows: int) -> np.ndarray:
@@ -48,7 +48,7 @@ def as_csv(table: np.ndarray, names: str = "a,b,y") -> str:
     return names + "\n" + "".join(",".join(map(str, row)) + "\n" for row in table.tolist())
 
 
-def test_numbers_come_as_they_are_written(tmp_path: Path, small_pieces: None) -> None:
+def test_numbers_come_as_they_are_written(tmp_path: Path, small_blocks: None) -> None:
     table = numbers(100)
     source = sources.read(write(tmp_path, as_csv(table)), "y")
     blocks = list(source)
@@ -62,7 +62,7 @@ def test_numbers_come_as_they_are_written(tmp_path: Path, small_pieces: None) ->
 @pytest.mark.parametrize("position", [0, 1, 3, 50, 99, 100])
 @pytest.mark.parametrize("kind", ["csv", "blank lines", "gzip", "parquet"])
 def test_a_file_goes_on_from_any_row(
-    tmp_path: Path, small_pieces: None, kind: str, position: int
+    tmp_path: Path, small_blocks: None, kind: str, position: int
 ) -> None:
     table = numbers(100)
     text = as_csv(table)
@@ -78,6 +78,28 @@ def test_a_file_goes_on_from_any_row(
         np.testing.assert_array_equal(np.concatenate([x for x, _ in blocks]), table[position:, :2])
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="the system does not tell")
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_file_is_open_only_while_it_is_read(
+    tmp_path: Path, small_blocks: None, zipped: bool
+) -> None:
+    text = as_csv(numbers(100)).encode()
+    path = write(tmp_path, gzip.compress(text) if zipped else text)
+
+    def is_open() -> bool:
+        links = (f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd"))
+        return any(os.path.realpath(link) == str(path) for link in links)
+
+    source = sources.read(path, "y")
+    assert not is_open()
+    for _ in range(2):
+        blocks = source(0)
+        next(blocks)
+        assert is_open()
+        del blocks
+        assert not is_open()
+
+
 def test_a_position_beyond_the_end_is_another_stream(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"data.csv has 3 rows.*had seen 4.*same stream"):
         list(sources.read(write(tmp_path, GOOD), "y")(4))
@@ -87,8 +109,8 @@ def test_reordered_columns_are_matched_by_name(tmp_path: Path) -> None:
     first = sources.read(write(tmp_path, GOOD), "y")
     other = write(tmp_path, "new,y,b,a\n0,3,2,1\n0,6,5,4\n0,9,8,7\n", "other.csv")
     again = sources.read(other, columns=first.columns)
-    for one, two in zip(joined(first), joined(again), strict=True):
-        np.testing.assert_array_equal(one, two)
+    for before, after in zip(joined(first), joined(again), strict=True):
+        np.testing.assert_array_equal(after, before)
     table = pa.table({"y": [3.0, 6, 9], "b": [2, 5, 8], "a": [1, 4, 7]})
     pq.write_table(table, tmp_path / "other.parquet")
     np.testing.assert_array_equal(
@@ -135,13 +157,17 @@ def test_reordered_columns_are_matched_by_name(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_bad_file_is_one_sentence_with_the_line(
-    tmp_path: Path, small_pieces: None, text: Any, message: str
+    tmp_path: Path, small_blocks: None, text: Any, message: str
 ) -> None:
     path = write(tmp_path, text)
     with pytest.raises(DataError, match=message) as caught:
         list(sources.read(path, "y"))
-    said = str(caught.value)
-    assert said.startswith(str(path)) and "\n" not in said and len(said) < len(str(path)) + 250
+    sentence = str(caught.value)
+    assert (
+        sentence.startswith(str(path))
+        and "\n" not in sentence
+        and len(sentence) < len(str(path)) + 250
+    )
 
 
 @pytest.mark.parametrize(
@@ -156,7 +182,7 @@ def test_a_bad_file_is_one_sentence_with_the_line(
     ],
 )  # fmt: skip
 def test_another_decimal_sign_makes_no_category(
-    tmp_path: Path, small_pieces: None, text: str, decimal: str, message: str
+    tmp_path: Path, small_blocks: None, text: str, decimal: str, message: str
 ) -> None:
     path = write(tmp_path, text)
     with pytest.raises(DataError, match=message):
@@ -170,13 +196,13 @@ def test_a_column_of_text_with_signs_is_a_category(tmp_path: Path) -> None:
     assert sources.read(path, "y", delimiter=";", category=["b"], buckets=2).columns.width == 3
 
 
-def test_a_target_is_no_category(tmp_path: Path, small_pieces: None) -> None:
+def test_a_target_is_no_category(tmp_path: Path, small_blocks: None) -> None:
     for text in ("a,y\n1,2\n1,3\n1,x\n", "a,y\n" + "1,2\n" * 40 + "1,x\n"):
         with pytest.raises(DataError, match=r"'x' .*; correct it$"):
             list(sources.read(write(tmp_path, text), "y"))
 
 
-def test_what_came_before_a_bad_line_is_handed_on(tmp_path: Path, small_pieces: None) -> None:
+def test_what_came_before_a_bad_line_is_handed_on(tmp_path: Path, small_blocks: None) -> None:
     source = sources.read(write(tmp_path, as_csv(numbers(50)) + "1,2\n"), "y")
     seen = 0
     with pytest.raises(DataError, match="line 52 has 2 fields"):
@@ -186,8 +212,8 @@ def test_what_came_before_a_bad_line_is_handed_on(tmp_path: Path, small_pieces: 
 
 
 def test_a_line_without_end_takes_no_memory(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(delimited, "LONGEST", 1000)
-    monkeypatch.setattr(delimited, "PIECE", 100)
+    monkeypatch.setattr(delimited, "LONGEST_ROW", 1000)
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 100)
     with pytest.raises(DataError, match="line 2 is longer than 0 MB: this is no text with rows"):
         list(sources.read(write(tmp_path, "a,y\n" + "1" * 100_000), "y"))
 
@@ -235,7 +261,7 @@ def test_tabs_are_the_delimiter_of_a_tsv(tmp_path: Path) -> None:
         ({"delimiter": "::"}, "delimiter must be one character; got '::'"),
         ({"decimal": "::"}, "decimal must be one character; got '::'"),
         ({"encoding": "utf-16"}, "extends ASCII; got 'utf-16'"),
-        ({"encoding": "klingon"}, "Python knows; got 'klingon'"),
+        ({"encoding": "klingon"}, "must be one that Python knows .*; got 'klingon'"),
         ({"missing": "ignore"}, "missing must be one of 'keep', 'skip', 'raise'"),
         ({"buckets": 1}, "buckets must be a whole number >= 2"),
         ({"drop": ["c"]}, "has no column 'c'"),
@@ -272,15 +298,15 @@ def test_a_damaged_parquet_file(tmp_path: Path) -> None:
 
 def test_a_long_parquet_file_is_not_held(tmp_path: Path) -> None:
     path, groups = tmp_path / "data.parquet", 30
-    part = pa.table({"a": np.random.default_rng(0).random(20_000), "y": np.arange(20_000.0)})
-    with pq.ParquetWriter(path, part.schema) as file:
+    group = pa.table({"a": np.random.default_rng(0).random(20_000), "y": np.arange(20_000.0)})
+    with pq.ParquetWriter(path, group.schema) as file:
         for _ in range(groups):
-            file.write_table(part)
+            file.write_table(group)
     before, held = pa.total_allocated_bytes(), []
     for _, d in sources.read(path, "y"):
         held.append(pa.total_allocated_bytes() - before)
         del d
-    assert len(held) > 5 and max(held) < groups * part.nbytes / 3
+    assert len(held) > 5 and max(held) < groups * group.nbytes / 3
 
 
 def test_types_of_a_parquet_file(tmp_path: Path) -> None:
@@ -311,8 +337,8 @@ def test_the_script_that_measures_reads_every_row(tmp_path: Path, monkeypatch: A
     monkeypatch.setattr(script, "MODEL", "nlms")
     script.write(tmp_path, 4096)
     for name in ("data.npy", "data.csv", "data.parquet"):
-        found = script.measure(tmp_path / name)
-        assert found["rows"] == 4096 and found["rate"] > 0
+        result = script.measure(tmp_path / name)
+        assert result["rows"] == 4096 and result["rate"] > 0
 
 
 def test_standard_input_is_handed_on_as_it_comes(monkeypatch: Any) -> None:
@@ -322,7 +348,7 @@ def test_standard_input_is_handed_on_as_it_comes(monkeypatch: Any) -> None:
         pipe.write(b"a,y\n")
         pipe.write(b"1,2\n3,")
         source = sources.read("-", "y")
-        blocks = source(1000)  # a run that goes on: what comes now are its next rows
+        blocks = source(1000)  # a run that goes on: the rows that come now are its next
         assert source.live and next(blocks)[0].tolist() == [[1.0]]
         pipe.write(b"4\n5,6\n")
         assert next(blocks)[1].tolist() == [4.0, 6.0]

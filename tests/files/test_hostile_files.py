@@ -1,8 +1,8 @@
-"""CSV and Parquet files that are damaged, absurd or made to do harm: refused with a sentence, or
-read, within a second and 200 MB.
+"""Damaged, absurd and harmful CSV and Parquet files: each is read, or refused with a sentence.
 
-Everything is read in processes of their own, which say what each file came to: a crash or a hang of
-the parser would be seen, and memory is measured from where it stood with the undamaged file.
+Either takes at most 10 seconds and 200 MB. The files are read in a process for themselves, which
+prints the outcome of each file: a crash or a hang of the parser names its file. Memory is measured
+against the memory that the undamaged files took.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ pa = pytest.importorskip("pyarrow")
 text = pytest.importorskip("pyarrow.csv")
 pq = pytest.importorskip("pyarrow.parquet")
 
-SECONDS, MEGABYTES = 10.0, 200.0  # what is no hang; the summary says what it was
+SECONDS, MEGABYTES = 10.0, 200.0  # at most, for a file; the summary prints what it took
 ROWS = 200
-CORES = "64"  # as Arrow is told: what grows with them must stay within the same line
+CORES = "64"  # as Arrow sees it: memory that grows with the cores must stay in bounds
 PARQUET: dict[str, dict[str, Any]] = {
     "plain": {"compression": "none", "use_dictionary": False, "row_group_size": 70},
     "snappy": {"compression": "snappy", "row_group_size": 70},
@@ -69,7 +69,7 @@ def undamaged(kind: str) -> bytes:
     return gzip.compress(file.getvalue(), mtime=0) if kind == "gzip" else file.getvalue()
 
 
-# --- what may become of a file --------------------------------------------------------------------
+# --- how files are damaged -----------------------------------------------------------------------
 
 INSERTED = (
     *(b'"', b"'", b",", b"\n", b"\r", b"\r\n", b"\0", b"\0" * 8, b"\n" * 50, b'"' + b"," * 3000),
@@ -80,26 +80,26 @@ LENGTHS = (0, 1, 2**15, 2**31 - 1, 2**31, 2**32 - 1)
 
 
 def damaged(good: bytes, seed: int) -> bytes:
-    """A file that something has happened to, mostly once."""
+    """The bytes of a good file with random damage, mostly one change."""
     rng, data = random.Random(seed), bytearray(good)
     for _ in range(rng.choice((1, 1, 1, 2, 5))):
-        place = rng.randrange(len(data) + 1)
+        start = rng.randrange(len(data) + 1)
         match rng.randrange(7):
             case 0 if data:
-                data[place % len(data)] ^= 1 << rng.randrange(8)
+                data[start % len(data)] ^= 1 << rng.randrange(8)
             case 1 if data:
-                data[place % len(data)] = rng.randrange(256)
+                data[start % len(data)] = rng.randrange(256)
             case 2:
-                data[place:place] = rng.choice(INSERTED)
+                data[start:start] = rng.choice(INSERTED)
             case 3:
-                del data[place : place + rng.randrange(1, 60)]
+                del data[start : start + rng.randrange(1, 60)]
             case 4:
                 other = rng.randrange(len(data) + 1)
-                data[place:place] = data[other : other + rng.randrange(1, 60)]
+                data[start:start] = data[other : other + rng.randrange(1, 60)]
             case 5:
-                del data[place:]
-            case 6:  # a length, as the last bytes of Parquet and gzip are, or one anywhere
-                at = rng.choice((len(data) - 8, len(data) - 4, place))
+                del data[start:]
+            case 6:  # a false length: where Parquet and gzip have lengths, or anywhere
+                at = rng.choice((len(data) - 8, len(data) - 4, start))
                 data[max(at, 0) : max(at, 0) + 4] = rng.choice(LENGTHS).to_bytes(4, "little")
     return bytes(data)
 
@@ -149,7 +149,7 @@ def repeated() -> bytes:
 
 GOOD = b"a,b,y\n" + b"1,2,3\n" * 50
 # Each with words of the sentence that refuses it; None where it can be read.
-MADE: dict[str, tuple[Any, str | None]] = {
+HARMFUL: dict[str, tuple[Any, str | None]] = {
     "a line without end": (lambda: b"a,y\n" + b"1" * 2**25, "line 2 is longer than 16 MB"),
     "a header without end": (lambda: b"a" * 2**25, "line 1 is longer than 16 MB"),
     "a long field": (lambda: GOOD + b"1," + b"2" * 2**22 + b",3\n", None),
@@ -196,39 +196,39 @@ def two_of_one_name() -> bytes:
 # --- the process that reads them ------------------------------------------------------------------
 
 
-def came_to(path: Path, model: Any) -> dict[str, Any]:
-    """What a user would meet: the sentence of a refusal, or finite predictions."""
+def outcome_of(path: Path, model: Any) -> dict[str, Any]:
+    """What a user would see: the sentence of a refusal, or finite predictions."""
     start = time.process_time()
-    rows, said = 0, None
+    rows, sentence = 0, None
     try:
         source = read(path, "y", buckets=4)
         columns = len(source.columns.names)
         for x, d in source:
             took = time.process_time()
             if columns <= 16 and len(d):  # to compile for every width would take all the time
-                (part,) = run_stream(model, [(x, d)], ahead=0)
-                assert np.isfinite(part.prediction).all()
+                (block,) = run_stream(model, [(x, d)], ahead=0)
+                assert np.isfinite(block.prediction).all()
             rows += len(d)
             start += time.process_time() - took
     except DataError as error:
-        said = str(error)
-    return {"said": said, "rows": rows, "seconds": time.process_time() - start}
+        sentence = str(error)
+    return {"sentence": sentence, "rows": rows, "seconds": time.process_time() - start}
 
 
 def survey(folder: Path) -> None:
-    """Print what each file came to; an error that is not the library's own ends the process."""
+    """Print the outcome of each file; an error other than DataError ends the process."""
     model = jb.NLMS(0.5)
     good = sorted(folder.glob("good*"))
     for path in good:
-        assert came_to(path, model)["rows"] == ROWS
+        assert outcome_of(path, model)["rows"] == ROWS
     for path in sorted({*folder.iterdir()} - {*good}):
         print(path.name, flush=True)
         before = memory.begin()
-        print(json.dumps({**came_to(path, model), "grew": memory.peak() - before}), flush=True)
+        print(json.dumps({**outcome_of(path, model), "grew": memory.peak() - before}), flush=True)
 
 
 def surveyed(folder: Path, files: Iterable[tuple[str, bytes]], patience: float) -> dict[str, Any]:
-    """The survey in a process of its own; a crash or a hang names the file that it came with."""
+    """The survey in a new process; the error of a crash or a hang names the file."""
     for kind in KINDS:
         (folder / f"good {kind}").write_bytes(undamaged(kind))
     for name, content in files:
@@ -244,27 +244,27 @@ def surveyed(folder: Path, files: Iterable[tuple[str, bytes]], patience: float) 
     )  # fmt: skip
     lines = done.stdout.splitlines()
     assert done.returncode == 0, f"{lines[-1:]}: {done.stderr[-2000:]}"
-    found = {name: json.loads(line) for name, line in zip(lines[::2], lines[1::2], strict=True)}
-    for one in found.values():
-        assert one["seconds"] < SECONDS and one["grew"] < MEGABYTES, one
-        said = one["said"]
-        assert said is None or (said.isprintable() and len(said) < 400), one
-    return found
+    outcomes = {name: json.loads(line) for name, line in zip(lines[::2], lines[1::2], strict=True)}
+    for outcome in outcomes.values():
+        assert outcome["seconds"] < SECONDS and outcome["grew"] < MEGABYTES, outcome
+        sentence = outcome["sentence"]
+        assert sentence is None or (sentence.isprintable() and len(sentence) < 400), outcome
+    return outcomes
 
 
 def fuzzed(kinds: Iterable[str], folder: Path, seeds: range, patience: float) -> None:
-    """Most are refused, and some are read: a digit that became another is still a number."""
+    """Most files are refused, and some are read: a changed digit is still a number."""
     files = ((f"{kind} {n}", damaged(undamaged(kind), n)) for kind in kinds for n in seeds)
     outcomes = surveyed(folder, files, patience)
     for kind in kinds:
-        found = [outcomes[f"{kind} {n}"] for n in seeds]
-        refused = sum(one["said"] is not None for one in found)
-        assert refused > len(found) // 2
-        assert refused < len(found) or kind in ("gzip", "sums")  # what has a checksum
+        of_kind = [outcomes[f"{kind} {n}"] for n in seeds]
+        refused = sum(outcome["sentence"] is not None for outcome in of_kind)
+        assert refused > len(of_kind) // 2
+        assert refused < len(of_kind) or kind in ("gzip", "sums")  # they have checksums
         print(
-            f"{kind}: {len(found):,} files, {refused:,} refused; at most "
-            f"{max(one['seconds'] for one in found):.2f} s of processor time each, and "
-            f"{max(one['grew'] for one in found):.0f} MB at most"
+            f"{kind}: {len(of_kind):,} files, {refused:,} refused; at most "
+            f"{max(outcome['seconds'] for outcome in of_kind):.2f} s of processor time each, and "
+            f"{max(outcome['grew'] for outcome in of_kind):.0f} MB at most"
         )
 
 
@@ -302,11 +302,11 @@ def test_small_files_do_not_fill_the_memory_of_every_core(tmp_path: Path) -> Non
 
 
 def test_files_made_to_do_harm(tmp_path: Path) -> None:
-    files = ((name, make()) for name, (make, _) in MADE.items())
-    found = surveyed(tmp_path, files, patience=120)
-    for name, (_, words) in MADE.items():
-        said = found[name]["said"]
+    files = ((name, make()) for name, (make, _) in HARMFUL.items())
+    outcomes = surveyed(tmp_path, files, patience=120)
+    for name, (_, words) in HARMFUL.items():
+        sentence = outcomes[name]["sentence"]
         if words is None:
-            assert said is None and found[name]["rows"] > 0, (name, said)
+            assert sentence is None and outcomes[name]["rows"] > 0, (name, sentence)
         else:
-            assert said is not None and re.search(words, said), (name, said)
+            assert sentence is not None and re.search(words, sentence), (name, sentence)

@@ -1,4 +1,4 @@
-"""Sources: whatever the stream comes in, the model sees the same numbers."""
+"""Sources: a model sees the same numbers, whatever kind of data the stream comes from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime
 from pathlib import Path
 from typing import Any
 
-import jax
+import chex
 import numpy as np
 import pytest
 
@@ -38,7 +38,7 @@ def expected() -> np.ndarray:
     return np.column_stack([TABLE[:, :2], places[:, None] == np.arange(4)]).astype(np.float32)
 
 
-def made(kind: str, folder: Path) -> Any:
+def data_of(kind: str, folder: Path) -> Any:
     columns = {"a": A, "b": B, "word": WORDS, "y": Y}
     match kind:
         case "pandas":
@@ -70,7 +70,7 @@ def made(kind: str, folder: Path) -> Any:
 def test_all_forms_are_the_same_stream(kind: str, position: int, tmp_path: Path) -> None:
     names: Any = {"names": ["a", "b", "word", "y"]} if kind == "rows" else {}
     block = {} if kind == "csv" else {"block": 32}
-    source = sources.read(made(kind, tmp_path), "y", buckets=4, **block, **names)
+    source = sources.read(data_of(kind, tmp_path), "y", buckets=4, **block, **names)
     assert source.columns.names == ["a", "b", "word#0", "word#1", "word#2", "word#3"]
     x, d = joined(source, position)
     assert x.dtype == np.float32
@@ -101,8 +101,7 @@ def test_a_source_is_what_run_stream_takes() -> None:
     model = jb.bnm_wu(3, target_mse=0.1, forgetting=0.99, ridge=0.1)
     stream = jb.run_stream(model, sources.read(RECORDS, "y", buckets=4, block=32)).finish()
     state, _ = jb.run(model, expected(), TABLE[:, 2])
-    for one, other in zip(jax.tree.leaves(stream.state), jax.tree.leaves(state), strict=True):
-        np.testing.assert_array_equal(one, other)
+    chex.assert_trees_all_equal(stream.state, state)
 
 
 def test_a_run_goes_on_with_columns_in_another_order(tmp_path: Path) -> None:
@@ -111,19 +110,19 @@ def test_a_run_goes_on_with_columns_in_another_order(tmp_path: Path) -> None:
     whole = jb.run_stream(model, sources.read(frame, "y")).finish()
     first = sources.read(frame[:70], "y")
     jb.run_stream(model, first, checkpoint=path).finish()
-    kept = Columns.from_dict(first.columns.as_dict())
-    other = sources.read(frame.select(["y", "b", "a"]), columns=kept)
+    described = Columns.from_dict(first.columns.as_dict())
+    other = sources.read(frame.select(["y", "b", "a"]), columns=described)
     again = jb.run_stream(model, other, checkpoint=path, resume=True).finish()
     np.testing.assert_array_equal(again.state.w, whole.state.w)
     with pytest.raises(DataError, match="the table has no column 'b'"):
-        jb.run_stream(model, sources.read(frame.drop(["b"]), columns=kept)).finish()
+        jb.run_stream(model, sources.read(frame.drop(["b"]), columns=described)).finish()
 
 
 def test_hashed_text_is_the_same_wherever_it_stands() -> None:
-    one = joined(sources.read(RECORDS, "y", buckets=8))[0]
+    x = joined(sources.read(RECORDS, "y", buckets=8))[0]
     back = joined(sources.read(RECORDS[::-1], "y", buckets=8, block=7))[0][::-1]
-    np.testing.assert_array_equal(one, back)
-    assert (one[:, 2:].sum(axis=1) == 1).all()
+    np.testing.assert_array_equal(x, back)
+    assert (x[:, 2:].sum(axis=1) == 1).all()
     # Two columns with the same words do not share their buckets' meaning.
     assert {bucket("a", w, 1000) for w in WORDS} != {bucket("b", w, 1000) for w in WORDS}
 
@@ -221,7 +220,7 @@ def test_options_that_make_no_sense_together() -> None:
 
 
 @pytest.mark.parametrize(
-    "kept",
+    "described",
     [
         None,
         [],
@@ -233,19 +232,19 @@ def test_options_that_make_no_sense_together() -> None:
         {"target": "y", "inputs": [{"name": "a", "kind": "ordinal", "buckets": 0, "values": [1]}]},
     ],
 )
-def test_columns_of_a_file_are_checked(kept: Any) -> None:
+def test_columns_of_a_file_are_checked(described: Any) -> None:
     with pytest.raises(DataError, match="jboost has written"):
-        Columns.from_dict(kept)
+        Columns.from_dict(described)
 
 
 def test_columns_say_what_they_become() -> None:
-    said = [
+    shown = [
         str(Column("a")),
         str(Column("b", "hashed", buckets=4)),
         str(Column("c", "ordinal", values=("lo", "hi"))),
         str(Column("d", "boolean")),
     ]
-    assert said == [
+    assert shown == [
         "a",
         "b (text, hashed to 4 columns)",
         "c (ordinal: lo < hi)",
@@ -254,7 +253,7 @@ def test_columns_say_what_they_become() -> None:
 
 
 def test_texts_that_are_listed_and_not_there() -> None:
-    """A table may come with a list of texts longer than what its rows hold."""
+    """A table may come with a list of texts longer than the texts of its rows."""
     listed = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 1]), ["low", "high", "odd"])
     table = pa.table({"word": listed, "y": [1.0, 2.0, 3.0, 4.0]})
     ordinal = sources.read(table, "y", ordinal={"word": ["low", "high"]})

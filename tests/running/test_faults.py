@@ -205,7 +205,7 @@ def test_want_of_memory_is_a_sentence_of_the_command(
     folder: Path, capsys: Any, monkeypatch: Any
 ) -> None:
     Path("data.csv").write_text(HEAD + "".join(LINES))
-    monkeypatch.setattr("jboost.files.delimited.PIECE", 200)
+    monkeypatch.setattr("jboost.files.delimited.BLOCK_BYTES", 200)
     monkeypatch.setattr("jboost.running.blocks._copy", scarce := Scarce())
     assert run("data.csv") == 1
     err = capsys.readouterr().err
@@ -236,12 +236,12 @@ class Scarce:
 
 
 def test_wide_rows_make_short_blocks(tmp_path: Path, monkeypatch: Any) -> None:
-    from jboost.files import formats, sources
+    from jboost.files import parquet, sources
 
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     columns = {f"x{i}": X[:, i % 3] for i in range(20)} | {"y": D}
     pq.write_table(pa.table(columns), tmp_path / "wide", row_group_size=64)
-    monkeypatch.setattr(formats, "NUMBERS", 140)
+    monkeypatch.setattr(parquet, "BLOCK_NUMBERS", 140)
     parts = list(sources.read(tmp_path / "wide", "y"))
     assert {len(d) for _, d in parts[:-1]} == {7}
     np.testing.assert_array_equal(np.concatenate([d for _, d in parts]), D)
