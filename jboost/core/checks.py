@@ -30,22 +30,9 @@ _Kind = TypeVar("_Kind")
 
 
 def fields(model: object, **rules: Rule) -> None:
-    """Replace each named field by what its rule returns. Called in a model's ``__post_init__``.
+    """Replace each named field by what its rule returns, in a model's ``__post_init__``.
 
-    >>> from jboost.core.learner import model
-    >>> @model
-    ... class Filter:
-    ...     step_size: float
-    ...     window: int | None = None
-    ...
-    ...     def __post_init__(self):
-    ...         rule = or_none(a_whole_number(at_least=1))
-    ...         fields(self, step_size=a_number(above=0), window=rule)
-    >>> Filter(0.1).step_size
-    0.1
-    >>> Filter(-1)
-    Traceback (most recent call last):
-    ValueError: step_size must be a finite real number ... with step_size > 0; got -1
+    ``fields(self, step_size=a_number(above=0), window=or_none(a_whole_number(at_least=1)))``
     """
     for name, rule in rules.items():
         assign(model, **{name: rule(name, getattr(model, name))})

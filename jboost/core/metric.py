@@ -10,7 +10,6 @@ inside a ``lax.scan``.
 
 from __future__ import annotations
 
-import abc
 from functools import partial
 from typing import ClassVar, NamedTuple
 
@@ -75,8 +74,10 @@ class MetricState(NamedTuple):
 
 
 @model
-class Metric(abc.ABC):
-    """Base class: it sums terms. A subclass says which terms, and what their sums mean.
+class Metric:
+    """Base class: a mean of losses, or another function of the sums of a few terms.
+
+    A subclass overrides ``_loss``; or, if it is no mean, ``_terms`` and ``_value``.
 
     Sums are compensated: a million float32 terms keep six digits. A window keeps its terms and adds
     them up when asked. So nothing drifts, and a sample that left the window leaves no trace; memory
@@ -140,27 +141,17 @@ class Metric(abc.ABC):
         """Return the metric; NaN where it is not defined, as before the first sample."""
         return self._value(state.sums.total)
 
-    @abc.abstractmethod
     def _terms(self, past: Array, answer: Answer) -> tuple[list[Array], Array]:
         """Return the terms of a sample, and ``past`` after it."""
-
-    @abc.abstractmethod
-    def _value(self, sums: Array) -> Array:
-        """Return the metric from the sums of its terms."""
-
-
-class Mean(Metric):
-    """Base class of means over samples: the terms are 1 and the loss."""
-
-    def _terms(self, past: Array, answer: Answer) -> tuple[list[Array], Array]:
         return [jnp.ones_like(answer.d), self._loss(answer)], past
 
-    @abc.abstractmethod
-    def _loss(self, answer: Answer) -> Array:
-        """Return the loss of one sample."""
-
     def _value(self, sums: Array) -> Array:
+        """Return the metric from the sums of its terms."""
         return ratio(sums[1], sums[0])
+
+    def _loss(self, answer: Answer) -> Array:
+        """Return the loss of a sample, for a metric that is a mean of losses."""
+        raise NotImplementedError
 
 
 def ratio(a: Array, b: Array) -> Array:

@@ -29,12 +29,12 @@ from jboost.core import checks
 from jboost.core.arrays import real
 from jboost.core.errors import long_sum
 from jboost.core.learner import Number, State, model
-from jboost.core.metric import Answer, Bound, Mean, Metric, MetricState, Ring, ratio
+from jboost.core.metric import Answer, Bound, Metric, MetricState, Ring, ratio
 from jboost.core.numerics import Sum
 
 
 @model
-class MSE(Mean):
+class MSE(Metric):
     """The mean squared error.
 
     >>> float(evaluate(MSE(), [1.0, 2.0, 0.0], [1.0, 4.0, float("nan")]))
@@ -62,7 +62,7 @@ class RMSE(MSE):
 
 
 @model
-class MAE(Mean):
+class MAE(Metric):
     """The mean absolute error.
 
     >>> float(evaluate(MAE(), [0.0, 0.0], [3.0, -1.0]))
@@ -74,7 +74,7 @@ class MAE(Mean):
 
 
 @model
-class Pinball(Mean):
+class Pinball(Metric):
     """The mean of the loss that a quantile minimises: max(q e, (q − 1) e), e = d − d̂.
 
     Args:
@@ -97,7 +97,7 @@ class Pinball(Mean):
 
 
 @model
-class Coverage(Mean):
+class Coverage(Metric):
     """The share of the targets in [low, high]; a bound that is NaN covers nothing.
 
     >>> float(evaluate(Coverage(), [0.0, 0.0], [0.5, 2.0], low=[-1.0, -1.0], high=[1.0, 1.0]))
