@@ -40,8 +40,8 @@ class Setting(NamedTuple):
         try:
             return kind(value)
         except (TypeError, ValueError):
-            wanted = "a whole number" if kind is int else "a number"
-            raise ValueError(f"{name} must be {wanted}; got {value!r}") from None
+            requirement = "a whole number" if kind is int else "a number"
+            raise ValueError(f"{name} must be {requirement}; got {value!r}") from None
 
 
 class NamedModel(NamedTuple):
@@ -108,8 +108,8 @@ def resolve(model: Learner | str | None, *, intervals: float | None = None) -> L
         return model
     if model is None or isinstance(model, str):
         return named(model or DEFAULT)
-    wanted = f"a learner such as jb.bnm_wu(…), one of the names {', '.join(CATALOGUE)}, or None"
-    raise TypeError(f"model must be {wanted}; got {model!r}")
+    options = f"a learner such as jb.bnm_wu(…), one of the names {', '.join(CATALOGUE)}, or None"
+    raise TypeError(f"model must be {requirement}; got {model!r}")
 
 
 def check_name(name: str) -> str:

@@ -68,7 +68,7 @@ _TABLE = (
 SETS: Mapping[str, DataSet] = {spec.name: spec for spec in _TABLE}
 _ATTRIBUTE = re.compile(r"""\s*@attribute\s+('[^']*'|"[^"]*"|\S+)""", re.IGNORECASE)
 _DATA = re.compile(r"\s*@data\b", re.IGNORECASE)
-_SONG = [f"timbre_{part}_{i + 1}" for part, n in (("avg", 12), ("cov", 78)) for i in range(n)]
+_SONG = [f"timbre_{kind}_{i + 1}" for kind, n in (("avg", 12), ("cov", 78)) for i in range(n)]
 
 
 def names() -> tuple[str, ...]:
@@ -275,9 +275,9 @@ def _convert(spec: DataSet, raw: Path) -> tuple[NDArray, NDArray, NDArray[np.str
         features = [c for c in header if c not in (spec.target, *spec.dropped)]
         same = features == (columns or features)
         if spec.target not in header or len(features) != spec.features or not same:
-            wanted = f"{spec.features} features and {spec.target!r}, the same in every part"
+            requirement = f"{spec.features} features and {spec.target!r}, the same in every part"
             raise ValueError(
-                f"{path} must be {spec.kind} with {wanted}; got columns {header[:100]}"
+                f"{path} must be {spec.kind} with {requirement}; got columns {header[:100]}"
             )
         columns = features
         codes = {c: code.__getitem__ for c, code in spec.nominal.items()}
@@ -290,8 +290,8 @@ def _convert(spec: DataSet, raw: Path) -> tuple[NDArray, NDArray, NDArray[np.str
                     raise ValueError(f"{len(fields)} fields where the header has {len(header)}")
                 values.extend([read(fields[i]) for i, read in readers])
             except (ValueError, KeyError) as error:
-                wanted = "numbers and known nominal values"
-                raise ValueError(f"{path}, line {line} must hold {wanted}; {error}") from None
+                requirement = "numbers and known nominal values"
+                raise ValueError(f"{path}, line {line} must hold {requirement}; {error}") from None
     table = np.frombuffer(values, np.float32).reshape(-1, width)
     pair = {"x": table[:, :-1], "y": table[:, -1]}
     return *_checked(pair, spec.features, np.float32, f"{raw}: "), np.array(columns)

@@ -218,11 +218,11 @@ def _work(model: Boosted, lam: Floats, updates: Floats, r: int) -> tuple[Floats,
     if not (first_order or second_order):
         return expected, unknown
     options: Any = {"mode": mode, "method": "SGD" if first_order else "NM", "max_reuse": K}
-    made = updates.sum(axis=1).mean() * (r if first_order else r * r) + model.m * r
+    actual = updates.sum(axis=1).mean() * (r if first_order else r * r) + model.m * r
     return expected, {
         "printed": theory.expected_cost(lam, r, **options),
         "corrected": theory.expected_cost(lam, r, **options, corrected=True),
-        "made": float(made),
+        "made": float(actual),
     }
 
 

@@ -302,9 +302,9 @@ def _positive(name: str, value: float, **upper: Unpack[checks.Bounds]) -> float:
     return number
 
 
-def _require(name: str, value: object, met: ArrayLike, wanted: str) -> None:
+def _require(name: str, value: object, met: ArrayLike, requirement: str) -> None:
     if not np.all(met):
-        raise ValueError(f"{name} must be {wanted}; got {value}")
+        raise ValueError(f"{name} must be {requirement}; got {value}")
 
 
 def _arrays(**named: tuple[ArrayLike, int]) -> list[Floats]:
@@ -313,8 +313,8 @@ def _arrays(**named: tuple[ArrayLike, int]) -> list[Floats]:
     for array, (name, (_, ndim)) in zip(arrays, named.items(), strict=True):
         fits = array.ndim == ndim and array.size > 0 and len(array) == len(arrays[0])
         shape = f"shape {array.shape}{'' if np.isfinite(array).all() else ', not finite'}"
-        wanted = f"finite, of {ndim} axes and as long as {next(iter(named))}"
-        _require(name, shape, fits and np.isfinite(array), wanted)
+        requirement = f"finite, of {ndim} axes and as long as {next(iter(named))}"
+        _require(name, shape, fits and np.isfinite(array), requirement)
     return arrays
 
 
