@@ -27,28 +27,19 @@ Bound = ArrayLike | None  # of an interval, or of a column of intervals; None wh
 
 
 class Answer(NamedTuple):
-    """A target beside what was predicted of it.
+    """A target beside what was predicted of it."""
 
-    d: the target.
-    prediction: its estimate, made before.
-    low, high: the bounds of its interval; NaN without one.
-    """
-
-    d: Array
-    prediction: Array
-    low: Array
+    d: Array  # the target
+    prediction: Array  # its estimate, made before d was known
+    low: Array  # the bounds of its interval, NaN if there is none
     high: Array
 
 
 class Ring(NamedTuple):
-    """The terms of the last samples.
+    """The terms of the last samples."""
 
-    terms: (window, size), a row per sample, zeros at the start.
-    row: the row that the next sample replaces, 0 at the start.
-    """
-
-    terms: Array
-    row: Array
+    terms: Array  # (window, size), a row per sample; zeros at the start
+    row: Array  # the row that the next sample replaces; 0 at the start
 
     def add(self, terms: Array, counts: Array) -> Ring:
         """Replace the oldest row, if the sample counts."""
@@ -63,14 +54,10 @@ class Ring(NamedTuple):
 
 
 class MetricState(NamedTuple):
-    """The state of a metric.
+    """The state of a metric."""
 
-    sums: the sums of its terms, or the terms of its window; zeros at the start.
-    past: (memory,), what it remembers of the targets so far; zeros at the start.
-    """
-
-    sums: Sum | Ring
-    past: Array
+    sums: Sum | Ring  # the sums of its terms, or the terms of its window; zeros at the start
+    past: Array  # (memory,), what it remembers of the targets so far; zeros at the start
 
 
 @model
