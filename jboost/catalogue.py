@@ -23,40 +23,32 @@ DEFAULT = "auto"
 
 
 class Setting(NamedTuple):
-    """A setting of a named model.
+    """A setting of a named model."""
 
-    default: its value where a user gives none; a whole number exactly if the setting is one.
-    allowed: its range, as text.
-    meaning: what it is, as text.
-    """
-
-    default: float | int
-    allowed: str
-    meaning: str
+    default: float | int  # an int exactly if the setting is a whole number
+    allowed: str  # its range, as text
+    meaning: str  # what it is, as text
 
     def read(self, name: str, value: Any) -> float | int:
         """Return a value, which may be text, as a number of the setting's kind."""
         kind = type(self.default)
         try:
-            return kind(value)
-        except (TypeError, ValueError):
-            wanted = "a whole number" if kind is int else "a number"
-            raise ValueError(f"{name} must be {wanted}; got {value!r}") from None
+            number = kind(value)
+            if isinstance(value, float) and number != value:  # int(2.5) is 2
+                raise ValueError
+            return number
+        except (TypeError, ValueError, OverflowError):
+            requirement = "a whole number" if kind is int else "a number"
+            raise ValueError(f"{name} must be {requirement}; got {value!r}") from None
 
 
 class NamedModel(NamedTuple):
-    """A model that has a name.
+    """A model that has a name."""
 
-    summary: what it is, in a few words.
-    make: the function that makes it of its settings.
-    settings: its settings by name.
-    raw: whether it takes a stream of any units as it is, and so is not wrapped.
-    """
-
-    summary: str
-    make: Callable[..., Learner]
-    settings: Mapping[str, Setting]
-    raw: bool = False
+    summary: str  # what it is, in a few words
+    make: Callable[..., Learner]  # of its settings
+    settings: Mapping[str, Setting]  # by name
+    raw: bool = False  # whether it takes a stream of any units as it is, and so is not wrapped
 
 
 # Measured on the first 4,000 rows of seven of the paper's sets: the geometric mean of MSE over the
@@ -108,8 +100,8 @@ def resolve(model: Learner | str | None, *, intervals: float | None = None) -> L
         return model
     if model is None or isinstance(model, str):
         return named(model or DEFAULT)
-    wanted = f"a learner such as jb.bnm_wu(…), one of the names {', '.join(CATALOGUE)}, or None"
-    raise TypeError(f"model must be {wanted}; got {model!r}")
+    options = f"a learner such as jb.bnm_wu(…), one of the names {', '.join(CATALOGUE)}, or None"
+    raise TypeError(f"model must be {options}; got {model!r}")
 
 
 def check_name(name: str) -> str:

@@ -30,22 +30,9 @@ _Kind = TypeVar("_Kind")
 
 
 def fields(model: object, **rules: Rule) -> None:
-    """Replace each named field by what its rule returns. Called in a model's ``__post_init__``.
+    """Replace each named field by what its rule returns, in a model's ``__post_init__``.
 
-    >>> from jboost.core.model import model
-    >>> @model
-    ... class Filter:
-    ...     step_size: float
-    ...     window: int | None = None
-    ...
-    ...     def __post_init__(self):
-    ...         rule = or_none(a_whole_number(at_least=1))
-    ...         fields(self, step_size=a_number(above=0), window=rule)
-    >>> Filter(0.1).step_size
-    0.1
-    >>> Filter(-1)
-    Traceback (most recent call last):
-    ValueError: step_size must be a finite real number ... with step_size > 0; got -1
+    ``fields(self, step_size=a_number(above=0), window=or_none(a_whole_number(at_least=1)))``
     """
     for name, rule in rules.items():
         assign(model, **{name: rule(name, getattr(model, name))})
@@ -89,15 +76,15 @@ def number(name: str, value: Any, **bounds: Unpack[Bounds]) -> Any:
         return value
     ends = [(*_BOUNDS[bound], limit) for bound, limit in bounds.items()]
     ranges = " and ".join(f"{name} {sign} {limit}" for sign, _, limit in ends)
-    wanted = f"{name} must be a finite real number (or one per learner)"
-    wanted += f" with {ranges}" if ranges else ""
+    requirement = f"{name} must be a finite real number (or one per learner)"
+    requirement += f" with {ranges}" if ranges else ""
     array = np.asarray(value)
     if array.dtype.kind not in "iuf" and str(array.dtype) != "bfloat16":
-        raise TypeError(f"{wanted}; got {value!r}")
+        raise TypeError(f"{requirement}; got {value!r}")
     array = array.astype(np.float64)
     inside = [compare(array, limit) for _, compare, limit in ends]
     if array.size == 0 or not np.all([np.isfinite(array), *inside]):
-        raise ValueError(f"{wanted}; got {value!r}")
+        raise ValueError(f"{requirement}; got {value!r}")
     return float(array) if array.ndim == 0 else value if isinstance(value, jax.Array) else array
 
 
@@ -169,10 +156,10 @@ def key(name: str, value: Any) -> Array:
     return value
 
 
-def real_dtype(name: str, array: Array | np.ndarray, wanted: str) -> None:
-    """Check that an array holds real numbers; ``wanted`` says more of it, such as its shape."""
+def real_dtype(name: str, array: Array | np.ndarray, detail: str) -> None:
+    """Check that an array holds real numbers; ``detail`` says more of it, such as its shape."""
     if np.dtype(array.dtype).kind not in "biuf" and array.dtype != "bfloat16":
-        raise TypeError(f"{name} must hold real numbers ({wanted}); got dtype {array.dtype}")
+        raise TypeError(f"{name} must hold real numbers ({detail}); got dtype {array.dtype}")
 
 
 def printable(text: object) -> str:

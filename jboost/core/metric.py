@@ -10,7 +10,6 @@ inside a ``lax.scan``.
 
 from __future__ import annotations
 
-import abc
 from functools import partial
 from typing import ClassVar, NamedTuple
 
@@ -28,28 +27,19 @@ Bound = ArrayLike | None  # of an interval, or of a column of intervals; None wh
 
 
 class Answer(NamedTuple):
-    """A target beside what was predicted of it.
+    """A target beside what was predicted of it."""
 
-    d: the target.
-    prediction: its estimate, made before.
-    low, high: the bounds of its interval; NaN without one.
-    """
-
-    d: Array
-    prediction: Array
-    low: Array
+    d: Array  # the target
+    prediction: Array  # its estimate, made before d was known
+    low: Array  # the bounds of its interval, NaN if there is none
     high: Array
 
 
 class Ring(NamedTuple):
-    """The terms of the last samples.
+    """The terms of the last samples."""
 
-    terms: (window, size), a row per sample, zeros at the start.
-    row: the row that the next sample replaces, 0 at the start.
-    """
-
-    terms: Array
-    row: Array
+    terms: Array  # (window, size), a row per sample; zeros at the start
+    row: Array  # the row that the next sample replaces; 0 at the start
 
     def add(self, terms: Array, counts: Array) -> Ring:
         """Replace the oldest row, if the sample counts."""
@@ -64,19 +54,17 @@ class Ring(NamedTuple):
 
 
 class MetricState(NamedTuple):
-    """The state of a metric.
+    """The state of a metric."""
 
-    sums: the sums of its terms, or the terms of its window; zeros at the start.
-    past: (memory,), what it remembers of the targets so far; zeros at the start.
-    """
-
-    sums: Sum | Ring
-    past: Array
+    sums: Sum | Ring  # the sums of its terms, or the terms of its window; zeros at the start
+    past: Array  # (memory,), what it remembers of the targets so far; zeros at the start
 
 
 @model
-class Metric(abc.ABC):
-    """Base class: it sums terms. A subclass says which terms, and what their sums mean.
+class Metric:
+    """Base class: a mean of losses, or another function of the sums of a few terms.
+
+    A subclass overrides ``_loss``; or, if it is no mean, ``_terms`` and ``_value``.
 
     Sums are compensated: a million float32 terms keep six digits. A window keeps its terms and adds
     them up when asked. So nothing drifts, and a sample that left the window leaves no trace; memory
@@ -140,27 +128,17 @@ class Metric(abc.ABC):
         """Return the metric; NaN where it is not defined, as before the first sample."""
         return self._value(state.sums.total)
 
-    @abc.abstractmethod
     def _terms(self, past: Array, answer: Answer) -> tuple[list[Array], Array]:
         """Return the terms of a sample, and ``past`` after it."""
-
-    @abc.abstractmethod
-    def _value(self, sums: Array) -> Array:
-        """Return the metric from the sums of its terms."""
-
-
-class Mean(Metric):
-    """Base class of means over samples: the terms are 1 and the loss."""
-
-    def _terms(self, past: Array, answer: Answer) -> tuple[list[Array], Array]:
         return [jnp.ones_like(answer.d), self._loss(answer)], past
 
-    @abc.abstractmethod
-    def _loss(self, answer: Answer) -> Array:
-        """Return the loss of one sample."""
-
     def _value(self, sums: Array) -> Array:
+        """Return the metric from the sums of its terms."""
         return ratio(sums[1], sums[0])
+
+    def _loss(self, answer: Answer) -> Array:
+        """Return the loss of a sample, for a metric that is a mean of losses."""
+        raise NotImplementedError
 
 
 def ratio(a: Array, b: Array) -> Array:

@@ -29,13 +29,13 @@ from jboost.core import checks
 from jboost.core.arrays import real
 from jboost.core.errors import long_sum
 from jboost.core.learner import State
-from jboost.core.metric import Answer, Bound, Mean, Metric, MetricState, Ring, ratio
 from jboost.core.model import Number, model
+from jboost.core.metric import Answer, Bound, Metric, MetricState, Ring, ratio
 from jboost.core.numerics import Sum
 
 
 @model
-class MSE(Mean):
+class MSE(Metric):
     """The mean squared error.
 
     >>> float(evaluate(MSE(), [1.0, 2.0, 0.0], [1.0, 4.0, float("nan")]))
@@ -63,7 +63,7 @@ class RMSE(MSE):
 
 
 @model
-class MAE(Mean):
+class MAE(Metric):
     """The mean absolute error.
 
     >>> float(evaluate(MAE(), [0.0, 0.0], [3.0, -1.0]))
@@ -75,7 +75,7 @@ class MAE(Mean):
 
 
 @model
-class Pinball(Mean):
+class Pinball(Metric):
     """The mean of the loss that a quantile minimises: max(q e, (q − 1) e), e = d − d̂.
 
     Args:
@@ -98,7 +98,7 @@ class Pinball(Mean):
 
 
 @model
-class Coverage(Mean):
+class Coverage(Metric):
     """The share of the targets in [low, high]; a bound that is NaN covers nothing.
 
     >>> float(evaluate(Coverage(), [0.0, 0.0], [0.5, 2.0], low=[-1.0, -1.0], high=[1.0, 1.0]))

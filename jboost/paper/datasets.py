@@ -1,9 +1,9 @@
-"""The eight data sets of the paper's Table 1: read from disk, converted from public files.
+"""The eight data sets of the paper's Table 1: read from disk, or converted from public files.
 
-A set is one file ``<name>.npz`` with ``x`` (T, r), ``y`` (T,), ``columns`` and ``target``, unscaled
+A set is a file ``<name>.npz`` with ``x`` (T, r), ``y`` (T,), ``columns`` and ``target``, unscaled
 and in the order of its source. :func:`load` looks in the folder ``$JBOOST_DATA``, then in the
-user's cache folder; :func:`prepare` fills the latter from a file the user downloaded. Nothing here
-opens a network connection, and nothing unpickles.
+user's cache folder. :func:`prepare` converts a file that the user downloaded into the cache folder.
+Nothing here opens a network connection, and nothing unpickles.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ import itertools
 import os
 import re
 import sys
-import tempfile
 import warnings
 import zipfile
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-Pair = tuple[NDArray[np.float32], NDArray[np.float32]]
+from jboost.checkpoints.atomic import replacing
+from jboost.core import checks
+
+Stream = tuple[NDArray[np.floating], NDArray[np.floating]]  # xs (T, r) and ds (T,)
 
 
 class DataSet(NamedTuple):
@@ -35,14 +37,14 @@ class DataSet(NamedTuple):
     title: str  # in Table 1
     rows: int
     features: int
-    target: str
-    source: str  # where `raw` is to be had
-    raw: str  # the public file, or folder of numbered parts
+    target: str  # the column to predict
+    source: str  # the page that offers `raw`
+    raw: str  # the public file, or the folder of its numbered parts
     kind: str = "arff"  # or csv; or txt, without a header and with the target first
-    takes: int | None = None  # rows `prepare` takes, where that is not `rows`
-    dropped: tuple[str, ...] = ()
+    raw_rows: int | None = None  # the rows that `prepare` takes, if they are not `rows`
+    dropped: tuple[str, ...] = ()  # columns that are neither features nor the target
     nominal: Mapping[str, Mapping[str, float]] = {}  # column -> value -> code
-    parts: str = ""  # pattern of a part's file name
+    parts: str = ""  # the pattern of the file names of parts
 
 
 _ARFF = "https://github.com/renatopp/arff-datasets, folder regression"
@@ -66,11 +68,11 @@ _TABLE = (
 SETS: Mapping[str, DataSet] = {spec.name: spec for spec in _TABLE}
 _ATTRIBUTE = re.compile(r"""\s*@attribute\s+('[^']*'|"[^"]*"|\S+)""", re.IGNORECASE)
 _DATA = re.compile(r"\s*@data\b", re.IGNORECASE)
-_SONG = [f"timbre_{part}_{i + 1}" for part, n in (("avg", 12), ("cov", 78)) for i in range(n)]
+_SONG = [f"timbre_{kind}_{i + 1}" for kind, n in (("avg", 12), ("cov", 78)) for i in range(n)]
 
 
 def names() -> tuple[str, ...]:
-    """The names of the sets, in the order of Table 1; ``SETS[name]`` has what is known of each.
+    """Return the names of the sets, in the order of Table 1; ``SETS[name]`` describes each.
 
     >>> names()
     ('mv', 'puma8nh', 'kin8nm', 'compactiv', 'protein', 'onp', 'california', 'ypmsd')
@@ -79,15 +81,15 @@ def names() -> tuple[str, ...]:
 
 
 def available() -> tuple[str, ...]:
-    """The names whose file :func:`load` would find now; no file is opened."""
+    """Return the names of the sets whose file is in one of the two folders; none is opened."""
     return tuple(name for name in SETS if _find(name))
 
 
-def load(name: str) -> Pair:
-    """Inputs (T, r) and desired values (T,) of one of :func:`names`: float32, unscaled, in order.
+def load(name: str) -> Stream:
+    """Return the inputs (T, r) and targets (T,) of a set: float32, unscaled, in order.
 
-    ``ValueError``: the name is unknown, or the file is damaged, of another shape, or not finite.
-    ``FileNotFoundError``: the set is in neither folder; the text says where to get it.
+    ``ValueError``: no set has this name, or its file is damaged, of another shape, or not finite.
+    ``FileNotFoundError``: the set is in neither folder; the message says where to get it.
     """
     spec, path = _spec(name), _find(name)
     if path is None:
@@ -100,25 +102,27 @@ def load(name: str) -> Pair:
             x, y = file["x"], file["y"]
     except (OSError, ValueError, KeyError, EOFError, RuntimeError, MemoryError,
             zipfile.BadZipFile, zlib.error) as error:  # fmt: skip
-        text = f"{path} must be an .npz of plain arrays x and y; {error}. {_advice(spec)}"
-        raise ValueError(text) from error
-    return _checked(x, y, spec.features, np.float32, f"{path}: ")
+        message = f"{path} must be an .npz of plain arrays x and y; {error}. {_advice(spec)}"
+        raise ValueError(message) from error
+    return _checked({"x": x, "y": y}, spec.features, np.float32, f"{path}: ")
 
 
 def prepare(name: str, raw_file: str | os.PathLike[str]) -> Path:
-    """Convert a downloaded public file to the cache folder's ``<name>.npz``; returns its path.
+    """Convert a downloaded public file to ``<name>.npz`` in the cache folder; return its path.
 
     Args:
       name: one of :func:`names`.
-      raw_file: the unpacked file ``SETS[name].raw`` of ``SETS[name].source``. For ``onp`` a folder
-        of ``OnlineNewsPopularity_<n>.csv``, joined in number order, or the one file of all 39644
-        articles: the first 39000 are taken, so both give one set; ``url`` and ``timedelta`` are
-        dropped as non-predictive. ``mv``: brown, red, green become 0, 1, 2; no, yes and normal,
-        large 0, 1. ``ypmsd``: the first 463715 songs of UCI's file, its training part. That is NOT
-        the subset of 7000 songs in ``SETS``, which was drawn at random from these.
+      raw_file: the unpacked file ``SETS[name].raw`` from ``SETS[name].source``.
 
-    An earlier file is replaced whole or not at all. Fewer rows than expected give a warning, a
-    malformed or foreign file a ``ValueError`` that names the line.
+    Of ``onp`` it is a folder of ``OnlineNewsPopularity_<n>.csv``, joined in the order of their
+    numbers, or the file of all 39644 articles. The first 39000 are taken, so both give the same
+    set; ``url`` and ``timedelta`` do not predict and are dropped. In ``mv``, brown, red, green
+    become 0, 1, 2; no and yes, as normal and large, become 0 and 1. Of ``ypmsd`` the first 463715
+    songs are taken, the training part of UCI's file. These are NOT the 7000 songs of ``SETS``,
+    which were drawn from them at random.
+
+    An earlier file is replaced whole or not at all. Too few rows give a warning; a malformed or
+    foreign file gives a ``ValueError`` that names the line.
     """
     spec, raw = _spec(name), Path(raw_file).expanduser()
     if not raw.exists():
@@ -126,31 +130,24 @@ def prepare(name: str, raw_file: str | os.PathLike[str]) -> Path:
     x, y, columns = _convert(spec, raw)
     folder = _folders()[-1]
     folder.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}-")
-    try:
-        with os.fdopen(handle, "wb") as out:
-            np.savez_compressed(out, x=x, y=y, columns=columns, target=np.array(spec.target))
-        os.replace(temporary, folder / f"{name}.npz")
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    if len(y) < (expected := spec.takes or spec.rows):
+    path = folder / f"{name}.npz"
+    with replacing(path) as out:
+        np.savez_compressed(out, x=x, y=y, columns=columns, target=np.array(spec.target))
+    if len(y) < (expected := spec.raw_rows or spec.rows):
         warnings.warn(f"{raw} has {len(y)} rows of {expected}: a partial copy?", stacklevel=2)
-    return folder / f"{name}.npz"
+    return path
 
 
-def paper_scaled(
-    xs: ArrayLike, ds: ArrayLike, *, bias: bool = False
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Every feature and the target scaled to [-1, 1] by the extremes of the WHOLE stream.
+def paper_scaled(xs: ArrayLike, ds: ArrayLike, *, bias: bool = False) -> Stream:
+    """Scale every feature and the target to [-1, 1] by the extremes of the WHOLE stream.
 
-    This looks ahead, as no online learner could. It exists to reproduce the paper's Table 1 and
-    for nothing else; a live stream is scaled by ``jboost.Scale``.
+    This looks ahead, as no online learner can. Use it only to reproduce the paper's Table 1;
+    ``jboost.Scale`` scales a live stream.
 
     Args:
       xs: (T, r), T >= 1, finite; a constant column becomes 0.
       ds: (T,), finite. The results are float64 if either argument is, else float32.
-      bias: append a column of ones to the features.
+      bias: whether to append a column of ones to the features.
 
     >>> xs, ds = paper_scaled([[0, 7], [5, 7], [10, 7]], [1, 2, 5], bias=True)
     >>> xs.tolist(), ds.tolist()
@@ -158,7 +155,7 @@ def paper_scaled(
     """
     x, d = np.asarray(xs), np.asarray(ds)
     dtype = np.float64 if np.float64 in (x.dtype, d.dtype) else np.float32
-    wide = np.column_stack(_checked(x, d, None, np.float64, "", "xs", "ds"))
+    wide = np.column_stack(_checked({"xs": x, "ds": d}, None, np.float64))
     low, high = wide.min(axis=0), wide.max(axis=0)
     half = np.where(high > low, (high - low) / 2, np.inf)  # a constant column is 0 / inf
     unit = np.clip((wide - low) / half - (high > low), -1, 1).astype(dtype)
@@ -166,30 +163,28 @@ def paper_scaled(
     return np.column_stack([x, np.ones(len(d), dtype)]) if bias else x.copy(), d
 
 
-def stand_in(name: str, rows: int | None = None) -> Pair:
-    """A generated stream with as many features as the named set. This is NOT the data set.
+def stand_in(name: str, rows: int | None = None) -> Stream:
+    """Generate a stream with as many features as the named set. This is NOT the data set.
 
-    For runs without the data; what it gives says nothing about the set and is to be labelled so.
-    Gaussian features of unlike scales and offsets; the target is linear, plus a saturating and a
-    product term, plus noise. The name fixes the seed; a shorter stream begins a longer one,
-    to rounding.
+    It is for runs without the data. Errors on it say nothing about the set: label them so.
+    The features are Gaussian, of unlike scales and offsets; the target is linear, plus a saturating
+    and a product term, plus noise. The name fixes the seed; a shorter stream is the beginning of a
+    longer one, up to rounding.
 
     Args:
       name: one of :func:`names`.
-      rows: T >= 1; None for as many as the set has.
+      rows: T >= 1; None: as many as the set has.
 
     >>> xs, ds = stand_in("kin8nm", 100)
     >>> xs.shape, ds.shape, str(xs.dtype)
     ((100, 8), (100,), 'float32')
     """
     spec = _spec(name)
-    count, r = spec.rows if rows is None else rows, spec.features
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-        raise ValueError(f"rows must be a whole number >= 1; got {rows!r}")
+    r, T = spec.features, checks.whole("rows", spec.rows if rows is None else rows, at_least=1)
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     scale, offset = 10 ** rng.uniform(-1, 2, r), rng.uniform(-3, 3, r)
     directions = rng.standard_normal((r, 4)) / np.sqrt(r)
-    draws = rng.standard_normal((count, r + 1))
+    draws = rng.standard_normal((T, r + 1))
     a, b, c, d = (draws[:, :-1] @ directions).T
     ds = 50 + 20 * (0.5 * a + np.tanh(2 * b) + 0.5 * c * d + 0.2 * draws[:, -1])
     return (scale * (draws[:, :-1] + offset)).astype(np.float32), ds.astype(np.float32)
@@ -209,40 +204,41 @@ def _advice(spec: DataSet) -> str:
 
 
 def _folders() -> list[Path]:
-    """Where sets are looked for; the last is the cache folder."""
-    given, local = os.environ.get("JBOOST_DATA"), os.environ.get("LOCALAPPDATA")
+    """Return the folders that may hold sets; the last is the cache folder."""
+    data, local = os.environ.get("JBOOST_DATA"), os.environ.get("LOCALAPPDATA")
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if not cache.is_absolute():  # the XDG specification has a relative one ignored
+    if not cache.is_absolute():  # the XDG specification says to ignore a relative path
         cache = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
         cache = Path(local) if sys.platform == "win32" and local else cache
-    return [*([Path(given).expanduser()] if given else []), cache / "jboost"]
+    return [*([Path(data).expanduser()] if data else []), cache / "jboost"]
 
 
 def _find(name: str) -> Path | None:
-    return next((p for f in _folders() if (p := f / f"{name}.npz").is_file()), None)
+    paths = (folder / f"{name}.npz" for folder in _folders())
+    return next((path for path in paths if path.is_file()), None)
 
 
 def _checked(
-    x: NDArray[Any], y: NDArray[Any], r: int | None, dtype: Any, where: str, *labels: str
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Both arrays in the given dtype, if they are real, finite there, (T, r) and (T,)."""
-    xs, ds = labels or ("x", "y")
-    got = f"got {x.dtype} {x.shape} and {y.dtype} {y.shape}"
-    fits = x.ndim == 2 and y.shape == x.shape[:1] and x.size > 0 and r in (None, x.shape[1])
-    if not fits or x.dtype.kind not in "fiu" or y.dtype.kind not in "fiu":
-        shape = f"(T, {r or 'r'}) and {ds} (T,), T >= 1"
-        raise ValueError(f"{where}{xs} must be real numbers of shape {shape}; {got}")
+    named: Mapping[str, NDArray], features: int | None, dtype: DTypeLike, where: str = ""
+) -> Stream:
+    """Return x and y, named for messages, in a dtype, if they are real, finite, (T, r) and (T,)."""
+    (x_name, x), (y_name, y) = named.items()
+    fits = x.ndim == 2 and y.shape == x.shape[:1] and x.size > 0
+    if not fits or features not in (None, x.shape[1]) or {x.dtype.kind, y.dtype.kind} - {*"fiu"}:
+        shape = f"(T, {features or 'r'}) and {y_name} (T,), T >= 1"
+        got = f"got {x.dtype} {x.shape} and {y.dtype} {y.shape}"
+        raise ValueError(f"{where}{x_name} must be real numbers of shape {shape}; {got}")
     with np.errstate(over="ignore"):
         x, y = x.astype(dtype), y.astype(dtype)
     bad = np.flatnonzero(~(np.isfinite(x).all(axis=1) & np.isfinite(y)))
     if bad.size:
-        which = f"{bad.size} rows are not, the first is row {bad[0]}"
-        raise ValueError(f"{where}{xs} and {ds} must be finite in {x.dtype}; {which}")
+        rows = f"{bad.size} rows are not, the first is row {bad[0]}"
+        raise ValueError(f"{where}{x_name} and {y_name} must be finite in {x.dtype}; {rows}")
     return x, y
 
 
 def _rows(path: Path, spec: DataSet) -> Iterator[tuple[int, list[str]]]:
-    """The column names, then each row's fields, with line numbers."""
+    """Yield the column names, then the fields of each row, with line numbers."""
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         lines, columns = enumerate(file, 1), [spec.target, *_SONG]
         if spec.kind == "arff":
@@ -250,47 +246,52 @@ def _rows(path: Path, spec: DataSet) -> Iterator[tuple[int, list[str]]]:
             columns = [m[1].strip("'\"") for _, line in head if (m := _ATTRIBUTE.match(line))]
         if spec.kind != "csv":
             yield 0, columns
-        for number, line in lines:  # none of the files has a comma inside a field
+        for number, line in lines:  # no file has a comma inside a field
             fields = [field.strip(" \t\n'\"") for field in line.split(",")]
             if any(fields) and not line.startswith("%"):
                 yield number, fields
 
 
 def _parts(raw: Path, spec: DataSet) -> list[Path]:
+    """Return the files of a set, in the order of their numbers."""
     if not raw.is_dir():
         return [raw]
-    found = [(match, p) for p in raw.iterdir() if (match := re.fullmatch(spec.parts, p.name))]
-    parts = sorted((int(match[1]), p) for match, p in found)
+    matches = [(re.fullmatch(spec.parts, path.name), path) for path in raw.iterdir()]
+    parts = sorted((int(match[1]), path) for match, path in matches if match)
     if not parts or [number for number, _ in parts] != list(range(1, len(parts) + 1)):
         folder = f" or a folder of {spec.parts}, numbered from 1 without gaps" if spec.parts else ""
         raise ValueError(f"raw_file must be a file{folder}; got {raw}")
-    return [p for _, p in parts]
+    return [path for _, path in parts]
 
 
-def _convert(spec: DataSet, raw: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.str_]]:
-    values, columns, wanted = array("f"), list[str](), spec.features + 1
+def _convert(spec: DataSet, raw: Path) -> tuple[NDArray, NDArray, NDArray[np.str_]]:
+    """Return x, y and the names of the features from a public file."""
+    values, columns, width = array("f"), list[str](), spec.features + 1
     for path in _parts(raw, spec):
         if zipfile.is_zipfile(path):
             raise ValueError(f"{path} must be unpacked first; it is a zip archive")
         rows = _rows(path, spec)
         _, header = next(rows, (0, list[str]()))
-        kept = [c for c in header if c not in (spec.target, *spec.dropped)]
-        if spec.target not in header or len(kept) != spec.features or kept != (columns or kept):
-            what = f"{spec.features} features and {spec.target!r}, the same in every part"
-            raise ValueError(f"{path} must be {spec.kind} with {what}; got columns {header[:100]}")
-        columns = kept
+        features = [c for c in header if c not in (spec.target, *spec.dropped)]
+        same = features == (columns or features)
+        if spec.target not in header or len(features) != spec.features or not same:
+            requirement = f"{spec.features} features and {spec.target!r}, the same in every part"
+            raise ValueError(
+                f"{path} must be {spec.kind} with {requirement}; got columns {header[:100]}"
+            )
+        columns = features
         codes = {c: code.__getitem__ for c, code in spec.nominal.items()}
-        readers = [(header.index(c), codes.get(c, float)) for c in [*kept, spec.target]]
+        readers = [(header.index(c), codes.get(c, float)) for c in [*features, spec.target]]
         for line, fields in rows:
-            if len(values) == wanted * (spec.takes or spec.rows):
+            if len(values) == width * (spec.raw_rows or spec.rows):
                 break
             try:
                 if len(fields) != len(header):
                     raise ValueError(f"{len(fields)} fields where the header has {len(header)}")
                 values.extend([read(fields[i]) for i, read in readers])
             except (ValueError, KeyError) as error:
-                text = f"{path}, line {line} must hold numbers and known nominal values; {error}"
-                raise ValueError(text) from None
-    table = np.frombuffer(values, np.float32).reshape(-1, wanted)
-    x, y = _checked(table[:, :-1], table[:, -1], spec.features, np.float32, f"{raw}: ")
-    return x, y, np.array(columns)
+                requirement = "numbers and known nominal values"
+                raise ValueError(f"{path}, line {line} must hold {requirement}; {error}") from None
+    table = np.frombuffer(values, np.float32).reshape(-1, width)
+    pair = {"x": table[:, :-1], "y": table[:, -1]}
+    return *_checked(pair, spec.features, np.float32, f"{raw}: "), np.array(columns)

@@ -1,75 +1,76 @@
 """The paper's theory, as functions of plain numbers and of arrays recorded from a run.
 
 Letters: σ² `guarantee`, σ_m² `target_mse`, σ_d² `desired_mse`, κ `kappa`, c `dependence`, λ `lam`,
-K `max_reuse`, r `num_features`, γ = E[δ] `gamma`, ζ² = E[e²] `zeta2`. Where a proof does not give
-what is printed, the printed and the corrected statement stand side by side, chosen by keyword.
-`jboost.report` holds a whole run against all of it.
+K `max_reuse`, r `num_features`, γ = E[δ] `gamma`, ζ² = E[e²] `zeta2`. Where a proof does not yield
+the printed statement, a keyword chooses between the printed and the corrected one.
+`jboost.report` compares a whole run with all of it.
 """
 
 import math
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, Unpack, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Array = NDArray[np.float64]
+from jboost.core import checks
+
+Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-Letters = tuple[Array, Array, Array, Array, Array]
 Mode = Literal["WU", "DR", "RU"]
 Method = Literal["SGD", "NM"]
 Conditions = Literal["corrected", "printed", "converged"]
 
 
 def modified_target(desired_mse: float, kappa: float) -> float:
-    """σ_m² = (σ_d² − κ)/(1 − κ), for 0 < κ < σ_d² ≤ 1 (Appendix A, Lemma 1's proof).
+    """Return σ_m² = (σ_d² − κ)/(1 − κ), for 0 < κ < σ_d² ≤ 1 (Appendix A, Lemma 1's proof).
 
     >>> modified_target(0.28, 0.1)
     0.2
     """
-    sd2 = _number("desired_mse", desired_mse, 1, closed=True)
-    k = _number("kappa", kappa, sd2)
+    sd2 = _positive("desired_mse", desired_mse, at_most=1)
+    k = _positive("kappa", kappa, below=sd2)
     return (sd2 - k) / (1 - k)
 
 
 def desired_mse(target_mse: float, kappa: float) -> float:
-    """σ_d² = κ + (1 − κ)σ_m², the inverse of `modified_target`, for 0 < κ < 1, 0 < σ_m² ≤ 1.
+    """Return σ_d² = κ + (1 − κ)σ_m², the inverse of `modified_target`: 0 < κ < 1, 0 < σ_m² ≤ 1.
 
     >>> desired_mse(0.2, 0.1)
     0.28
     """
-    sm2, k = _number("target_mse", target_mse, 1, closed=True), _number("kappa", kappa, 1)
+    sm2, k = _positive("target_mse", target_mse, at_most=1), _positive("kappa", kappa, below=1)
     return k + (1 - k) * sm2
 
 
 def lemma1_learners(lam: ArrayLike, kappa: float) -> int | None:
-    """Lemma 1's M: Σ_t λ^(k) ≥ κT for all k ≤ M, Σ_t λ^(M+1) < κT; None where there is none.
+    """Return Lemma 1's M: Σ_t λ^(k) ≥ κT for all k ≤ M, Σ_t λ^(M+1) < κT; None if there is none.
 
-    `lam` is (T, m) in [0, 1], λ^(1) = 1, and 0 < κ < 1. One column more, λ^(m+1), lets M be m.
+    `lam` is (T, m) in [0, 1], λ^(1) = 1, and 0 < κ < 1. With one more column, λ^(m+1), M can be m.
 
     >>> lemma1_learners([[1.0, 0.5, 0.1], [1.0, 0.5, 0.2]], kappa=0.2)
     2
     """
     w = _weights(lam)
     _require("lam", f"{w[:, 0].min():.4g}", w[:, 0] == 1, "1 for the first learner")
-    short = np.flatnonzero(w.mean(axis=0) < _number("kappa", kappa, 1))
+    short = np.flatnonzero(w.mean(axis=0) < _positive("kappa", kappa, below=1))
     return int(short[0]) if short.size else None
 
 
 class Lemma1(NamedTuple):
     """Lemma 1 on one run; e is the error of the mean of the first M learners."""
 
-    learners: int | None  # M; where it is None, what depends on it is nan
+    learners: int | None  # M; if it is None, all that depends on it is nan
     weight: float  # Σ_t λ^(M+1) / T, below κ
     share: float  # |{t: e² > σ_m²}| / T, at most |{t: λ^(M+1) = 1}| / T (printed as equal)
     largest_error: float  # max |e|; the proof replaces e² by 1
     mse: float  # Σ_t e² / T
     desired_mse: float  # σ_d²
     proven_mse: float  # (1 − p)σ_m² + p max(e², σ_m²), p = `weight`: holds for any |e|
-    reason: str  # why the lemma does not apply; empty where it does
+    reason: str  # why the lemma does not apply; empty if it does
 
 
 def lemma1(lam: ArrayLike, y: ArrayLike, d: ArrayLike, kappa: float, target_mse: float) -> Lemma1:
-    """Lemma 1 (Appendix A): Σ_t e²/T ≤ σ_d² = κ + (1 − κ)σ_m², where e = d − Σ_{k≤M} y^(k)/M.
+    """Evaluate Lemma 1 (Appendix A): Σ_t e²/T ≤ σ_d² = κ + (1 − κ)σ_m², e = d − Σ_{k≤M} y^(k)/M.
 
     Where e² > σ_m², Cauchy–Schwarz makes l^(M+1) < 0 and so λ^(M+1) = 1, for any λ = min{1, b^l}
     with b ≤ 1. Conditions: M exists, |e| ≤ 1, 0 < κ < 1, 0 < σ_m² ≤ 1. `y` is (T, m), `d` (T,).
@@ -95,12 +96,12 @@ def learners_bound(
     guarantee: float, kappa: float, target_mse: float, *,
     corrected: bool = False, dependence: float = 0.5,
 ) -> float:  # fmt: skip
-    """Lemma 2 (Appendix B), as printed: M ≤ 1 / (κ σ ln(1/σ) (1 − 4σ² + σ⁴σ_m²)).
+    """Return Lemma 2's bound (Appendix B), as printed: M ≤ 1 / (κ σ ln(1/σ) (1 − 4σ² + σ⁴σ_m²)).
 
     For 0 < σ² ≤ 1/4, 0 < κ < 1, 0 < σ_m² ≤ 1. The proof's 1/(σ ln(1/σ)) lacks a factor T that this
     result has; its inequality is false even so: learners with constant e² ≥ σ_m² have no M.
     Corrected, for all |e^(k)| ≤ 1: M ≤ 1/(κ(1 − ρ)), ρ = b^{σ_m²}(1 + 4σ²(1/b − 1)), b = σ^{2c}
-    (Algorithm 1: c = 1/2), nan where ρ ≥ 1, for σ_m² ≤ ln(1 + 4σ²(1/b − 1))/ln(1/b), itself ≥ 4σ².
+    (Algorithm 1: c = 1/2), nan if ρ ≥ 1, for σ_m² ≤ ln(1 + 4σ²(1/b − 1))/ln(1/b), itself ≥ 4σ².
     Proof: let G(l) be 1 − b^l for l ≥ 0, l ln(1/b) below. λ(1 − b^{σ_m² − e²}) is at most
     G(l^(k+1)) − G(l^(k)), and G ≤ 1, so its sum over t and k ≤ M is at most T; with
     b^{−e²} ≤ 1 + e²(1/b − 1) and the guarantee it is at least κTM(1 − ρ).
@@ -108,9 +109,9 @@ def learners_bound(
     >>> [round(learners_bound(0.01, 0.1, 0.2, corrected=c), 2) for c in (False, True)]
     [45.24, 70.47]
     """
-    s2, k = _number("guarantee", guarantee, 0.25, closed=True), _number("kappa", kappa, 1)
-    sm2 = _number("target_mse", target_mse, 1, closed=True)
-    b = s2 ** _number("dependence", dependence, math.inf)
+    s2, k = _positive("guarantee", guarantee, at_most=0.25), _positive("kappa", kappa, below=1)
+    sm2 = _positive("target_mse", target_mse, at_most=1)
+    b = s2 ** _positive("dependence", dependence)
     if corrected:
         rho = b**sm2 * (1 + 4 * s2 * (1 / b - 1))
         return 1 / (k * (1 - rho)) if rho < 1 else math.nan
@@ -121,15 +122,16 @@ def learners_bound(
 def theorem1_learners(
     guarantee: float, kappa: float, desired_mse: float, *, corrected: bool = False
 ) -> float:
-    """Theorem 1 (Section 4): ⌊bound on M⌋ + 1 learners are enough for Algorithm 1 to reach σ_d².
+    """Return Theorem 1's number of learners (Section 4) with which Algorithm 1 reaches σ_d².
 
-    The bound is `learners_bound` at σ_m² = (σ_d² − κ)/(1 − κ), nan where it is; the last learner
-    is M + 1, whose weight shows M. For 0 < σ² < 1/4, 0 < κ < σ_d² ≤ 1; corrected, |e^(k)| ≤ 1.
+    It is ⌊bound on M⌋ + 1, by `learners_bound` at σ_m² = (σ_d² − κ)/(1 − κ), and nan if that is;
+    the last learner is M + 1, whose weight shows M. For 0 < σ² < 1/4, 0 < κ < σ_d² ≤ 1; corrected,
+    also for |e^(k)| ≤ 1.
 
     >>> [theorem1_learners(0.01, 0.1, 0.28, corrected=c) for c in (False, True)]
     [46.0, 71.0]
     """
-    s2, sm2 = _number("guarantee", guarantee, 0.25), modified_target(desired_mse, kappa)
+    s2, sm2 = _positive("guarantee", guarantee, below=0.25), modified_target(desired_mse, kappa)
     return float(np.floor(learners_bound(s2, kappa, sm2, corrected=corrected))) + 1
 
 
@@ -137,14 +139,14 @@ def weight_conditions(
     k: ArrayLike, delta: ArrayLike, zeta2: ArrayLike, target_mse: ArrayLike, *,
     dependence: float = 1.0, corrected: bool = True,
 ) -> tuple[Flags, Flags, Flags]:  # fmt: skip
-    """Theorem 2's conditions, for φ(δ) = A^{(1−k)/2}, A = δ^{−2a}α to be concave at δ (Section 7).
+    """Return whether Theorem 2's conditions hold: α > 0, the first, and the second (Section 7).
 
-    Here a = cσ_m², z = cζ², α = 1 + 2z ln δ. Returned: α > 0, and the first and second condition.
-    φ'' < 0 is A·A'' > (k+1)/2 A'² (printed: A²A''), that is, with x = 2a − 2z/α,
+    They let φ(δ) = A^{(1−k)/2}, A = δ^{−2a}α, be concave at δ, with a = cσ_m², z = cζ²,
+    α = 1 + 2z ln δ. φ'' < 0 is A·A'' > (k+1)/2 A'² (printed: A²A''), that is, with x = 2a − 2z/α,
     (1 + 4a)² > 8(k + 1)a² and |(k + 1)x − 1 − 4a| < √((1 + 4a)² − 8(k + 1)a²). Printed instead:
     δ^{2a}/α² < (1 + 2a)²/(4(k + 1)) and (1 − ξ₁)a < z(1 − 2a ln δ) < (1 − ξ₂)a.
-    The corrected ones hold on an interval of δ: where they do at a run's least and largest δ, they
-    do between. Arguments broadcast: k ≥ 1 whole, 0 < δ ≤ 1, ζ² ≥ 0, σ_m² > 0; c > 0.
+    The corrected conditions hold on an interval of δ: if they hold at a run's least and largest δ,
+    they hold between. Arguments broadcast: k ≥ 1 whole, 0 < δ ≤ 1, ζ² ≥ 0, σ_m² > 0; c > 0.
 
     >>> [bool(b) for b in weight_conditions(20, 0.003, 0.0117, 0.02)]
     [True, True, True]
@@ -167,22 +169,22 @@ def weight_conditions(
 def weight_bound(
     k: ArrayLike, gamma: ArrayLike, zeta2: ArrayLike, target_mse: ArrayLike, *,
     dependence: float = 1.0, conditions: Conditions = "corrected",
-) -> float | Array:  # fmt: skip
-    """Theorem 2 (eq. `bound`): E[λ^(k)] ≤ (γ^{−2cσ_m²}(1 + 2cζ² ln γ))^{(1−k)/2}, nan outside it.
+) -> float | Floats:  # fmt: skip
+    """Return Theorem 2's bound: E[λ^(k)] ≤ (γ^{−2cσ_m²}(1 + 2cζ² ln γ))^{(1−k)/2} (eq. `bound`).
 
-    For errors i.i.d. N(0, ζ²) over learners and time. δ is a mean square over 4, so γ → ζ²/4, not
-    ζ². `conditions` are `weight_conditions` at γ, "corrected" or "printed"; "converged" is for a δ
-    without spread, which needs 1 + 2cζ² ln γ > 0 alone (and a bound of 1 or more says nothing).
-    λ^(1) = 1 always. Ranges as there; a float where all arguments are scalars, else an array.
+    It is nan where the conditions fail, and 1 for k = 1, as λ^(1) = 1. Errors are to be i.i.d.
+    N(0, ζ²) over learners and time. δ is a mean square over 4, so γ → ζ²/4, not ζ². `conditions`
+    are `weight_conditions` at γ, "corrected" or "printed"; "converged" is for a δ without spread,
+    which only needs 1 + 2cζ² ln γ > 0 (and a bound of 1 or more says nothing).
+    Ranges as there; a float if all arguments are scalars, else an array.
 
     >>> round(weight_bound(20, 0.003, 0.0117, 0.02), 3), weight_bound(2, 0.05, 0.2, 0.25)
     (0.441, nan)
     """
     n, u, _, a, alpha = _letters(k, gamma, zeta2, target_mse, dependence)
-    options, corrected = get_args(Conditions), conditions == "corrected"
-    _require("conditions", conditions, conditions in options, f"one of {options}")
+    checks.choice("conditions", conditions, get_args(Conditions))
     defined, first, second = weight_conditions(
-        k, gamma, zeta2, target_mse, dependence=dependence, corrected=corrected
+        k, gamma, zeta2, target_mse, dependence=dependence, corrected=conditions == "corrected"
     )
     with np.errstate(all="ignore"):
         phi = np.exp((1 - n) / 2 * (np.log(alpha) - 2 * a * u))
@@ -195,7 +197,7 @@ def weight_bound_reason(
     k: int, gamma: float, zeta2: float, target_mse: float, *,
     dependence: float = 1.0, conditions: Conditions = "corrected",
 ) -> str:  # fmt: skip
-    """Why `weight_bound` is nan for these scalars; empty where it is not.
+    """Say why `weight_bound` is nan for these scalars; empty if it is not.
 
     >>> weight_bound_reason(2, 0.05, 0.2, 0.25)
     '1 + 2cζ² ln γ = -0.1983 is not positive'
@@ -211,37 +213,45 @@ def weight_bound_reason(
     return f"the {conditions} {'second' if first else 'first'} condition fails at γ = {gamma:.4g}"
 
 
+def updates(lam: ArrayLike, mode: Mode, max_reuse: int = 5, *, corrected: bool = False) -> Floats:
+    """Return the expected updates (T, m) that weights λ (T, m) in [0, 1] lead to (Section 7).
+
+    WU makes 1 and RU λ of them. DR makes Kλ as printed; corrected, ceil(Kλ), as they are whole.
+
+    >>> updates([[1.0, 0.1]], "DR", corrected=True).tolist()
+    [[5.0, 1.0]]
+    """
+    w, K = _weights(lam), checks.whole("max_reuse", max_reuse, at_least=1)
+    checks.choice("mode", mode, get_args(Mode))
+    return {"WU": np.ones_like(w), "RU": w, "DR": np.ceil(K * w) if corrected else K * w}[mode]
+
+
 def expected_cost(
     lam: ArrayLike, num_features: int, *, mode: Mode, method: Method,
     max_reuse: int = 5, corrected: bool = False,
 ) -> float:  # fmt: skip
-    """E[C_t] (Section 7): mean updates a step, times r (SGD) or r² (NM) operations an update.
+    """Return E[C_t] (Section 7): `updates` a step, times r (SGD) or r² (NM) operations an update.
 
-    Updates a step: WU m, RU Σ_k E[λ^(k)], DR, as printed, K·Σ_k E[λ^(k)]; corrected, DR makes
-    Σ_k E[ceil(Kλ^(k))], at least m while λ > 0, and each mode spends m·r more on its estimates.
-    `lam` is (T, m) in [0, 1], r and K whole, at least 1. At r = 1 the printed cost is the updates.
+    Corrected, m·r operations more compute the estimates. At r = 1 the printed cost is the updates.
 
     >>> lam = [[1.0, 0.1], [1.0, 0.3]]
     >>> [expected_cost(lam, 1, mode="DR", method="SGD", corrected=c) for c in (False, True)]
     [6.0, 8.5]
     """
-    w, r, K = _weights(lam), num_features, max_reuse
-    _require("num_features", r, r >= 1 and r % 1 == 0, "whole and at least 1")
-    _require("max_reuse", K, K >= 1 and K % 1 == 0, "whole and at least 1")
-    _require("mode", mode, mode in get_args(Mode), f"one of {get_args(Mode)}")
-    _require("method", method, method in get_args(Method), f"one of {get_args(Method)}")
-    n = {"WU": np.ones_like(w), "RU": w, "DR": np.ceil(K * w) if corrected else K * w}[mode]
-    each = r if method == "SGD" else r * r
-    return float(n.sum(axis=1).mean()) * each + corrected * w.shape[1] * r
+    r = checks.whole("num_features", num_features, at_least=1)
+    each = {"SGD": r, "NM": r * r}[checks.choice("method", method, get_args(Method))]
+    n = updates(lam, mode, max_reuse, corrected=corrected)
+    return float(n.sum(axis=1).mean()) * each + corrected * n.shape[1] * r
 
 
 def regret(
     prediction: ArrayLike, xs: ArrayLike, ds: ArrayLike, times: ArrayLike | None = None
-) -> Array:
-    """R_T = Σ_{t≤T} (d − d̂)² − min_w Σ_{t≤T} (d − xᵀw)², at each T or at `times` (eq. `rls_bound`).
+) -> Floats:
+    """Return R_T = Σ_{t≤T} (d − d̂)² − min_w Σ_{t≤T} (d − xᵀw)² at each T, or at `times` alone.
 
-    `times` are whole and rising in 1..len(ds). That NM has R_T ≤ O(ln T) needs bounded errors: for
-    P₀ = I/v, x = √(v/T), d = 1 for T steps, then x = 1, d = −1, make R exceed T/(4v(1 + 2v)).
+    `times` are whole and rising in 1..len(ds). That NM has R_T ≤ O(ln T) (eq. `rls_bound`) needs
+    bounded errors: for P₀ = I/v, x = √(v/T), d = 1 for T steps, then x = 1, d = −1, make R exceed
+    T/(4v(1 + 2v)).
 
     >>> regret([0.0, 1.0, 1.0], [[1.0], [1.0], [1.0]], [1.0, 2.0, 0.0]).round(9).tolist()
     [1.0, 1.5, 1.0]
@@ -260,7 +270,7 @@ def regret(
 
 
 def regret_slope(regret: ArrayLike, times: ArrayLike | None = None) -> float:
-    """b of the line R_T = a + b ln T fitted by least squares at `times` (None: 1, 2, …).
+    """Return b of the line R_T = a + b ln T fitted by least squares at `times` (None: 1, 2, …).
 
     >>> round(regret_slope([1.0, 3.0, 5.0], times=[10, 100, 1000]) * math.log(10), 9)
     2.0
@@ -271,43 +281,45 @@ def regret_slope(regret: ArrayLike, times: ArrayLike | None = None) -> float:
     return float(np.polynomial.polynomial.polyfit(np.log(t), R, 1)[1])
 
 
-def _letters(k: ArrayLike, d: ArrayLike, z2: ArrayLike, sm2: ArrayLike, c: float) -> Letters:
-    """Theorem 2's k, ln δ, z = cζ², a = cσ_m² and α = 1 + 2z ln δ."""
-    n, g, z, a = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in (k, d, z2, sm2)))
+def _letters(
+    k: ArrayLike, delta: ArrayLike, zeta2: ArrayLike, target_mse: ArrayLike, dependence: float
+) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    """Return Theorem 2's k, ln δ, z = cζ², a = cσ_m² and α = 1 + 2z ln δ."""
+    arguments = (np.asarray(v, np.float64) for v in (k, delta, zeta2, target_mse))
+    n, g, z, a = np.broadcast_arrays(*arguments)
     _require("k", k, (n >= 1) & (n == np.floor(n)) & np.isfinite(n), "whole and at least 1")
-    _require("gamma (or delta)", d, (g > 0) & (g <= 1), "in (0, 1]")
-    _require("zeta2", z2, (z >= 0) & np.isfinite(z), "finite and at least 0")
-    _require("target_mse", sm2, (a > 0) & np.isfinite(a), "finite and above 0")
-    u, c = np.log(g), _number("dependence", c, math.inf)
+    _require("gamma (or delta)", delta, (g > 0) & (g <= 1), "in (0, 1]")
+    _require("zeta2", zeta2, (z >= 0) & np.isfinite(z), "finite and at least 0")
+    _require("target_mse", target_mse, (a > 0) & np.isfinite(a), "finite and above 0")
+    u, c = np.log(g), _positive("dependence", dependence)
     return n, u, c * z, c * a, 1 + 2 * c * z * u
 
 
-def _require(name: str, came: object, met: ArrayLike, wanted: str) -> None:
-    if not np.all(met):
-        raise ValueError(f"{name} must be {wanted}, got {came}")
-
-
-def _number(name: str, value: float, high: float, *, closed: bool = False) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    met = 0 < number < high or (closed and number == high)
-    _require(name, value, met, f"a number in (0, {high:g}{']' if closed else ')'}")
+def _positive(name: str, value: float, **upper: Unpack[checks.Bounds]) -> float:
+    bounds: checks.Bounds = {"above": 0, **upper}
+    number = checks.number(name, value, **bounds)
+    _require(name, value, np.ndim(number) == 0, "one number, not an array")
     return number
 
 
-def _arrays(**named: tuple[ArrayLike, int]) -> list[Array]:
-    arrays = [np.asarray(value, np.float64) for value, _ in named.values()]
+def _require(name: str, value: object, met: ArrayLike, requirement: str) -> None:
+    if not np.all(met):
+        raise ValueError(f"{name} must be {requirement}; got {value}")
+
+
+def _arrays(**named: tuple[ArrayLike, int]) -> list[Floats]:
+    """Return finite arrays, each passed with its number of axes, that are equally long."""
+    arrays = [np.asarray(values, np.float64) for values, _ in named.values()]
     for array, (name, (_, ndim)) in zip(arrays, named.items(), strict=True):
-        whole = array.ndim == ndim and array.size > 0 and len(array) == len(arrays[0])
-        came = f"shape {array.shape}{'' if np.isfinite(array).all() else ', not finite'}"
-        wanted = f"finite, of {ndim} axes and as long as {next(iter(named))}"
-        _require(name, came, whole and np.isfinite(array), wanted)
+        fits = array.ndim == ndim and array.size > 0 and len(array) == len(arrays[0])
+        shape = f"shape {array.shape}{'' if np.isfinite(array).all() else ', not finite'}"
+        requirement = f"finite, of {ndim} axes and as long as {next(iter(named))}"
+        _require(name, shape, fits and np.isfinite(array), requirement)
     return arrays
 
 
-def _weights(lam: ArrayLike) -> Array:
+def _weights(lam: ArrayLike) -> Floats:
+    """Return λ as an array (T, m) in [0, 1]."""
     (w,) = _arrays(lam=(lam, 2))
     _require("lam", f"{w.min():.4g} to {w.max():.4g}", (w >= 0) & (w <= 1), "in [0, 1]")
     return w

@@ -445,6 +445,7 @@ def test_regret_of_newton_is_not_log_on_every_sequence():
         ("desired_mse", lambda: theory.modified_target(1.2, 0.3)),
         ("target_mse", lambda: theory.desired_mse(float("nan"), 0.3)),
         ("kappa", lambda: theory.desired_mse(0.1, "half")),
+        ("target_mse", lambda: theory.desired_mse([0.1, 0.2], 0.3)),
         ("guarantee", lambda: theory.learners_bound(0.3, 0.1, 0.1)),
         ("guarantee", lambda: theory.theorem1_learners(0.25, 0.1, 0.2)),
         ("dependence", lambda: theory.learners_bound(0.1, 0.1, 0.1, dependence=0.0)),
@@ -466,5 +467,5 @@ def test_regret_of_newton_is_not_log_on_every_sequence():
     ],
 )
 def test_errors_name_the_argument(name, call):
-    with pytest.raises(ValueError, match=rf"^{name}\b.* must be .*, got "):
+    with pytest.raises((ValueError, TypeError), match=rf"^{name}\b.* must be .*; got "):
         call()
