@@ -4,7 +4,7 @@ A setting is named by the fields that lead to it: ``combiner.learner.forgetting`
 ``learner[0].step_size`` in a list of learners. A name may leave out fields at the front or in
 between, as in ``forgetting`` or ``combiner.forgetting``, where only one setting fits it.
 
-A setting's *place* is its index among the leaves of the model, which is a pytree.
+The place of a setting is its index among the leaves of the model, which is a pytree.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def paths(model: Learner) -> dict[str, int]:
     """
     leaves = jax.tree_util.tree_flatten_with_path(model)[0]
     return {
-        _full_name(path): place
-        for place, (path, leaf) in enumerate(leaves)
+        _full_name(path): index
+        for index, (path, leaf) in enumerate(leaves)
         if jnp.issubdtype(getattr(leaf, "dtype", type(leaf)), jnp.floating)
     }
 
@@ -59,20 +59,20 @@ def places(model: Learner, wrt: str | Iterable[str]) -> dict[str, int]:
 def take(model: Learner, places: Iterable[int]) -> list[ArrayLike]:
     """The leaves of a model at these places."""
     leaves = jax.tree.leaves(model)
-    return [leaves[place] for place in places]
+    return [leaves[index] for index in places]
 
 
 def put(model: _Model, places: Iterable[int], values: Iterable[ArrayLike]) -> _Model:
     """The model with other values at these places. Nothing is checked: values may be traced."""
     leaves, structure = jax.tree.flatten(model)
-    for place, value in zip(places, values, strict=True):
-        leaves[place] = value
+    for index, value in zip(places, values, strict=True):
+        leaves[index] = value
     return structure.unflatten(leaves)
 
 
-def owner(model: Learner, place: int) -> tuple[str, str]:
-    """The name of the class that has the leaf at this place as a field, and the field's name."""
-    path = jax.tree_util.tree_flatten_with_path(model)[0][place][0]
+def owner(model: Learner, index: int) -> tuple[str, str]:
+    """The name of the class that has the leaf at this index as a field, and the field's name."""
+    path = jax.tree_util.tree_flatten_with_path(model)[0][index][0]
     node: Any = model
     cls, field = type(model).__name__, ""
     for key in path:
@@ -102,8 +102,8 @@ def _match(name: str, settings: dict[str, int]) -> str:
 
 def _abbreviates(fields: Sequence[str], full: Sequence[str]) -> bool:
     """Whether the fields stand in this order in the full name, and both end alike."""
-    rest = iter(full)
-    return fields[-1:] == full[-1:] and all(field in rest for field in fields)
+    remaining = iter(full)
+    return fields[-1:] == full[-1:] and all(field in remaining for field in fields)
 
 
 def _listed(settings: dict[str, int]) -> str:

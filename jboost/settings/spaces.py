@@ -40,11 +40,12 @@ class Space(NamedTuple):
         """The coordinate of a value, from −∞ to ∞."""
         if self.low == -math.inf and self.high == math.inf:
             return value
-        if self.high == math.inf:
-            return jnp.log(value - self.low)
-        if self.low == -math.inf:
-            return -jnp.log(self.high - value)
-        return jnp.log(value - self.low) - jnp.log(self.high - value)
+        natural = jnp.zeros_like(value)
+        if self.low > -math.inf:
+            natural += jnp.log(value - self.low)
+        if self.high < math.inf:
+            natural -= jnp.log(self.high - value)
+        return natural
 
     def value(self, natural: Array) -> Array:
         """The value at a coordinate."""
@@ -94,8 +95,8 @@ def of(
                 f"spaces must be for names in wrt ({', '.join(places)}); got one for {name!r}"
             )
     spaces = {}
-    for name, place in places.items():
-        cls, field = leaves.owner(model, place)
+    for name, index in places.items():
+        cls, field = leaves.owner(model, index)
         if name in ranges:
             spaces[name] = _checked(name, ranges[name])
         elif (space := SPACES.get(f"{cls}.{field}", SPACES.get(field))) is not None:

@@ -221,8 +221,9 @@ def _walk_in_stretches(
         return stretch(model, score, first), None
 
     score, _ = jax.lax.scan(link, score, width * jnp.arange(count))
-    rest = slice(count * width, None)
-    return _walk(model, score, xs[rest], ds[rest], key) if len(xs[rest]) else score
+    if count * width < len(xs):
+        score = _walk(model, score, xs[count * width :], ds[count * width :], key)
+    return score
 
 
 def _number(value: ArrayLike) -> Array:
