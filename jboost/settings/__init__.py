@@ -1,4 +1,4 @@
-"""The floats of a model as things to tune: found by name, with their ranges and derivatives.
+"""The settings of a model, its floats: found by name, with their ranges and their derivatives.
 
 May import from `core` to `baselines`.
 """

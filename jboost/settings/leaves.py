@@ -1,8 +1,10 @@
-"""The floats of a model by name: which there are, which one a name means, another value for it.
+"""The settings of a model, its floats: their names, their values, and other values in their place.
 
-A float is named by the path of fields that leads to it, ``combiner.learner.forgetting`` or, in a
-list of learners, ``learner[0].step_size``. A shorter name does where only one float fits it: fields
-may be left out from the front or in between, as in ``forgetting`` or ``combiner.forgetting``.
+A setting is named by the fields that lead to it: ``combiner.learner.forgetting``, or
+``learner[0].step_size`` in a list of learners. A name may leave out fields at the front or in
+between, as in ``forgetting`` or ``combiner.forgetting``, where only one setting fits it.
+
+The place of a setting is its index among the leaves of the model, which is a pytree.
 """
 
 from __future__ import annotations
@@ -13,57 +15,66 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
-_Model = TypeVar("_Model")
+from jboost.core.learner import Learner
+
+_Model = TypeVar("_Model", bound=Learner)
 
 
-def paths(model: Any) -> dict[str, int]:
-    """Every float of a model: its full name, and its place among the leaves.
+def paths(model: Learner) -> dict[str, int]:
+    """The place of every setting of a model, by its full name.
 
     >>> import jboost as jb
     >>> list(paths(jb.boost(jb.SGD(0.1), 3, target_mse=0.2, combiner=jb.Uniform())))
     ['learner.step_size', 'emphasis.target_mse', 'emphasis.dependence']
     """
     leaves = jax.tree_util.tree_flatten_with_path(model)[0]
-    return {_joined(path): i for i, (path, leaf) in enumerate(leaves) if _is_float(leaf)}
+    return {
+        _full_name(path): index
+        for index, (path, leaf) in enumerate(leaves)
+        if jnp.issubdtype(getattr(leaf, "dtype", type(leaf)), jnp.floating)
+    }
 
 
-def places(model: Any, wrt: str | Iterable[str]) -> dict[str, int]:
-    """Where the named floats are among the model's leaves, in the order of the names.
+def places(model: Learner, wrt: str | Iterable[str]) -> dict[str, int]:
+    """The places of the settings that ``wrt`` names, in the order of the names.
 
     >>> import jboost as jb
     >>> places(jb.bsgd_wu(3, target_mse=0.2, step_size=0.1), "step_size")
     {'step_size': 0}
     """
-    known = paths(model)
-    one = isinstance(wrt, str) or not isinstance(wrt, Iterable)
-    names: list[Any] = [wrt] if one else list(wrt)
+    settings = paths(model)
+    if not isinstance(wrt, Iterable):
+        raise TypeError(f"wrt must hold names such as 'step_size'; got {wrt!r}")
+    names = [wrt] if isinstance(wrt, str) else list(wrt)
     if not names:
-        raise ValueError(f"wrt must name at least one float of the model: {_listed(known)}")
-    found = {name: known[_match(name, known)] for name in names}
-    if len(set(found.values())) < len(names):
+        raise ValueError(f"wrt must name at least one float of the model: {_listed(settings)}")
+    places = {name: settings[_match(name, settings)] for name in names}
+    if len(set(places.values())) < len(names):
         raise ValueError(f"wrt must name each float once; got {', '.join(map(repr, names))}")
-    return found
+    return places
 
 
-def take(model: Any, where: Iterable[int]) -> list[Any]:
-    """The leaves at these places."""
+def take(model: Learner, places: Iterable[int]) -> list[ArrayLike]:
+    """The leaves of a model at these places."""
     leaves = jax.tree.leaves(model)
-    return [leaves[i] for i in where]
+    return [leaves[index] for index in places]
 
 
-def put(model: _Model, where: Iterable[int], values: Iterable[Any]) -> _Model:
+def put(model: _Model, places: Iterable[int], values: Iterable[ArrayLike]) -> _Model:
     """The model with other values at these places. Nothing is checked: values may be traced."""
     leaves, structure = jax.tree.flatten(model)
-    for i, value in zip(where, values, strict=True):
-        leaves[i] = value
+    for index, value in zip(places, values, strict=True):
+        leaves[index] = value
     return structure.unflatten(leaves)
 
 
-def owner(model: Any, place: int) -> tuple[str, str]:
-    """The class that a leaf is a field of, and that field's name."""
-    path = jax.tree_util.tree_flatten_with_path(model)[0][place][0]
-    node, cls, field = model, type(model).__name__, ""
+def owner(model: Learner, index: int) -> tuple[str, str]:
+    """The name of the class that has the leaf at this index as a field, and the field's name."""
+    path = jax.tree_util.tree_flatten_with_path(model)[0][index][0]
+    node: Any = model
+    cls, field = type(model).__name__, ""
     for key in path:
         if isinstance(key, jax.tree_util.GetAttrKey):
             cls, field = type(node).__name__, key.name
@@ -73,42 +84,36 @@ def owner(model: Any, place: int) -> tuple[str, str]:
     return cls, field
 
 
-def _match(name: Any, known: dict[str, int]) -> str:
-    """The one full name that a name stands for: itself, or the only one that it abbreviates."""
+def _match(name: str, settings: dict[str, int]) -> str:
+    """The full name that ``name`` is, or the only full name that it abbreviates."""
     if not isinstance(name, str):
         raise TypeError(f"wrt must hold names such as 'step_size'; got {name!r}")
-    parts = _parts(name)
-    for full in known:
-        if parts == _parts(full):
-            return full
-    fitting = [full for full in known if parts and _abbreviates(parts, _parts(full))]
-    if len(fitting) == 1:
-        return fitting[0]
+    fields = _fields(name)
+    fitting = [full for full in settings if _abbreviates(fields, _fields(full))]
+    exact = [full for full in fitting if _fields(full) == fields]
+    if len(exact or fitting) == 1:
+        return (exact or fitting)[0]
     if fitting:
         raise ValueError(
             f"wrt names {name!r}, which may be {' or '.join(fitting)}: give the full path"
         )
-    raise ValueError(f"wrt names {name!r}, which this model does not have; {_listed(known)}")
+    raise ValueError(f"wrt names {name!r}, which this model does not have; {_listed(settings)}")
 
 
-def _abbreviates(parts: Sequence[str], full: Sequence[str]) -> bool:
-    """Whether the parts stand in this order in the full name, its last part among them."""
-    rest = iter(full)
-    return parts[-1] == full[-1] and all(part in rest for part in parts)
+def _abbreviates(fields: Sequence[str], full: Sequence[str]) -> bool:
+    """Whether the fields stand in this order in the full name, and both end alike."""
+    remaining = iter(full)
+    return fields[-1:] == full[-1:] and all(field in remaining for field in fields)
 
 
-def _listed(known: dict[str, int]) -> str:
-    return f"it has {', '.join(known)}" if known else "it has no floats"
+def _listed(settings: dict[str, int]) -> str:
+    return f"it has {', '.join(settings)}" if settings else "it has no floats"
 
 
-def _parts(name: str) -> list[str]:
-    return [part for part in re.split(r"[.\[\]]", name) if part]
+def _fields(name: str) -> list[str]:
+    return [field for field in re.split(r"[.\[\]]", name) if field]
 
 
-def _joined(path: Sequence[Any]) -> str:
-    """learner[0].step_size, from what JAX calls .learner[0].step_size."""
+def _full_name(path: Sequence[Any]) -> str:
+    """``learner[0].step_size``, from a path that JAX prints as ``.learner[0].step_size``."""
     return jax.tree_util.keystr(tuple(path)).replace("['", "[").replace("']", "]").lstrip(".")
-
-
-def _is_float(leaf: Any) -> bool:
-    return jnp.issubdtype(getattr(leaf, "dtype", type(leaf)), jnp.floating)

@@ -1,4 +1,4 @@
-"""The space in which a hyperparameter is best moved: without edges, with steps alike everywhere.
+"""The coordinate in which a setting is moved: it has no bounds, and a step is alike everywhere.
 
 | range of the value | natural coordinate  | what a step of 0.1 means                |
 |--------------------|---------------------|-----------------------------------------|
@@ -6,20 +6,22 @@
 | (a, b)             | log (v − a)/(b − v) | near an edge: 10 % more distance from it |
 | (−∞, ∞)            | v                   | 0.1 more                                |
 
-So a step size moves by its logarithm and a forgetting factor by the logit of 1 − β, but for the
-sign.
+So a step size is moved by its logarithm, and a forgetting factor β by the logit of 1 − β, up to
+the sign.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
+from jboost.core.learner import Learner
 from jboost.settings import leaves
 
 
@@ -38,11 +40,12 @@ class Space(NamedTuple):
         """The coordinate of a value, from −∞ to ∞."""
         if self.low == -math.inf and self.high == math.inf:
             return value
-        if self.high == math.inf:
-            return jnp.log(value - self.low)
-        if self.low == -math.inf:
-            return -jnp.log(self.high - value)
-        return jnp.log(value - self.low) - jnp.log(self.high - value)
+        natural = jnp.zeros_like(value)
+        if self.low > -math.inf:
+            natural += jnp.log(value - self.low)
+        if self.high < math.inf:
+            natural -= jnp.log(self.high - value)
+        return natural
 
     def value(self, natural: Array) -> Array:
         """The value at a coordinate."""
@@ -52,7 +55,7 @@ class Space(NamedTuple):
             return self.low + jnp.exp(natural)
         if self.low == -math.inf:
             return self.high - jnp.exp(-natural)
-        # From the nearer edge, so that 1 − β keeps its digits.
+        # The distance to the nearer edge is computed, so that 1 − β keeps its digits.
         share = 1 / (1 + jnp.exp(jnp.abs(natural)))
         width = self.high - self.low
         return jnp.where(natural < 0, self.low + width * share, self.high - width * share)
@@ -60,7 +63,7 @@ class Space(NamedTuple):
 
 POSITIVE = Space(low=0.0)
 
-# By the field's name, or by class and field where the class allows less.
+# By the name of a field, or of a class and its field where the class allows less.
 SPACES = {
     "dependence": POSITIVE,
     "epsilon": POSITIVE,
@@ -76,40 +79,41 @@ SPACES = {
 }
 
 
-def of(model: Any, places: Mapping[str, int], given: Mapping[str, Any] | None) -> dict[str, Space]:
-    """The space of each named float; ``given`` has (low, high) by name and goes first.
+def of(
+    model: Learner, places: Mapping[str, int], ranges: Mapping[str, Iterable[float]] | None
+) -> dict[str, Space]:
+    """The space of each named setting: its (low, high) in ``ranges``, or else its entry in SPACES.
 
     >>> import jboost as jb
     >>> of(jb.NLMS(0.5), {"step_size": 0}, None)
     {'step_size': Space(low=0.0, high=2.0)}
     """
-    given = {} if given is None else dict(given)
-    extra = [name for name in given if name not in places]
-    if extra:
-        raise ValueError(
-            f"spaces must be for names in wrt ({', '.join(places)}); got one for {extra[0]!r}"
-        )
-    found = {}
-    for name, place in places.items():
-        cls, field = leaves.owner(model, place)
-        if name in given:
-            found[name] = _checked(name, given[name])
-        elif (known := SPACES.get(f"{cls}.{field}", SPACES.get(field))) is not None:
-            found[name] = known
+    ranges = ranges or {}
+    for name in ranges:
+        if name not in places:
+            raise ValueError(
+                f"spaces must be for names in wrt ({', '.join(places)}); got one for {name!r}"
+            )
+    spaces = {}
+    for name, index in places.items():
+        cls, field = leaves.owner(model, index)
+        if name in ranges:
+            spaces[name] = _checked(name, ranges[name])
+        elif (space := SPACES.get(f"{cls}.{field}", SPACES.get(field))) is not None:
+            spaces[name] = space
         else:
             raise ValueError(
                 f"spaces must say between which values {name} may move, as its range is not known "
                 f"here; pass spaces={{{name!r}: (low, high)}}"
             )
-    return found
+    return spaces
 
 
-def start(name: str, space: Space, value: Any, dtype: Any) -> Array:
-    """The coordinate of a value to start from; on an edge there is none."""
+def start(name: str, space: Space, value: ArrayLike, dtype: DTypeLike) -> Array:
+    """The coordinate of the value that a search starts from; it must not be on an edge."""
     value = jnp.asarray(value, dtype)
-    if not checks.is_traced(value) and not bool(
-        jnp.all((value > space.low) & (value < space.high))
-    ):
+    inside = (value > space.low) & (value < space.high)
+    if not checks.is_traced(inside) and not inside.all():
         raise ValueError(
             f"{name} must start inside its range, {space.low:g} < {name} < {space.high:g}: on an "
             f"edge no step leads away; got {value}"
@@ -117,11 +121,11 @@ def start(name: str, space: Space, value: Any, dtype: Any) -> Array:
     return space.natural(value)
 
 
-def _checked(name: str, pair: Any) -> Space:
+def _checked(name: str, bounds: Iterable[float]) -> Space:
     try:
-        low, high = (float(edge) for edge in pair)
+        low, high = (float(bound) for bound in bounds)
     except (TypeError, ValueError):
         low = high = math.nan
     if not low < high:
-        raise ValueError(f"spaces[{name!r}] must be (low, high) with low < high; got {pair!r}")
+        raise ValueError(f"spaces[{name!r}] must be (low, high) with low < high; got {bounds!r}")
     return Space(low, high)

@@ -1,8 +1,8 @@
-"""The model to differentiate in place of a model, where that has no useful derivative itself.
+"""A model to differentiate in place of a model that has no useful derivative itself.
 
-Where a booster spends λ in whole numbers: a number of repeats n has no derivative in λ. Yet more λ
-means more updates, and what one of them does is known: with S(n) the state of a learner after n
-updates on a sample, and ρ the mean of n,
+First, boosters that spend λ in whole numbers. A number of repeats n has no derivative in λ. But a
+larger λ means more updates, and we know what an update does. Let S(n) be the state of a learner
+after n updates on a sample, and ρ the mean of n:
 
 | mode         | ρ   | dS/dρ: the update that a little more λ brings |
 |--------------|-----|-----------------------------------------------|
@@ -10,20 +10,21 @@ updates on a sample, and ρ the mean of n,
 | DataReuse    | K λ | S(n) − S(n − 1)                               |
 | PoissonReuse | λ   | S(n + 1) − S(n)                               |
 
-For the two random modes this is the derivative of the mean of S(n) in λ, exactly (for Poisson once
-more averaged over n). Two uses of it:
+For the two random modes this is exactly the derivative of the mean of S(n) in λ (for Poisson, once
+it is averaged over n). There are two surrogates:
 
-* "straight-through": the run itself, with its whole numbers and its draws; derivatives take
-  S(n) + (ρ − n)·dS/dρ in place of S(n). Averaged over keys, the gradient is that of the mean error
-  up to the curvature of the later errors within one update.
-* "expected": another, smooth run, in which every learner's state moves to the mean of S(n)
-  (for data reuse: on the line between S(n − 1) and S(n)). No draws, an exact gradient, but of the
-  relaxed model's error.
+* "straight-through" runs the model itself, with its whole numbers and its draws. Derivatives take
+  S(n) + (ρ − n)·dS/dρ in place of S(n). The gradient, averaged over keys, is the gradient of the
+  mean error up to the curvature of the later errors within one update.
+* "expected" runs another, smooth model, in which every learner's state moves to the mean of S(n);
+  for data reuse, to a point on the line between S(n − 1) and S(n). It has no draws and an exact
+  gradient, but of the error of the smooth model.
 
-Derivatives in anything that does not act through λ are not touched.
+Derivatives in settings that do not act through λ stay as they are.
 
-And where Newton learners keep P itself: rounding makes the derivative of P unsymmetric, and that
-part grows as β^−t (1e26 after 10,000 steps at β = 0.99). The square-root form is the same function.
+Second, Newton learners that store P itself. Rounding makes the derivative of P unsymmetric, and the
+unsymmetric part grows as β^−t (to 1e26 after 10,000 steps at β = 0.99). Such a learner is replaced
+by the one that stores a square root of P, which computes the same function.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _Model = TypeVar("_Model")
 
 
 def relaxed(model: _Model, surrogate: str) -> _Model:
-    """The model made differentiable; under "straight-through" its numbers are the model's own.
+    """The surrogate of a model. Under "straight-through" it makes the same predictions.
 
     >>> import jboost as jb
     >>> model = jb.bsgd_ru(3, target_mse=0.2, step_size=0.1)
@@ -60,30 +61,35 @@ def relaxed(model: _Model, surrogate: str) -> _Model:
         return dataclasses.replace(model, storage="root")
     if not isinstance(model, Boosted):
 
-        def inside(node: Any) -> bool:
+        def is_inner(node: object) -> bool:
             return isinstance(node, (Boosted, LeastSquares)) and node is not model
 
-        return jax.tree.map(
-            lambda node: relaxed(node, surrogate) if inside(node) else node, model, is_leaf=inside
-        )
-    learner, combiner = (relaxed(part, surrogate) for part in (model.learner, model.combiner))
+        def relax_inner(node: object) -> object:
+            return relaxed(node, surrogate) if is_inner(node) else node
+
+        return jax.tree.map(relax_inner, model, is_leaf=is_inner)
+    learner, combiner = relaxed((model.learner, model.combiner), surrogate)
     if isinstance(model.mode, Weighted):
         return dataclasses.replace(model, learner=learner, combiner=combiner)
     if not isinstance(model.mode, (DataReuse, RandomUpdate, PoissonReuse)):
         raise TypeError(
-            "no gradient is known for the mode "
-            f"{type(model.mode).__name__}: use Weighted, DataReuse, RandomUpdate or PoissonReuse"
+            f"no gradient is known for the mode {type(model.mode).__name__}: use Weighted, "
+            "DataReuse, RandomUpdate or PoissonReuse"
         )
     mode = _Relaxed(model.mode, surrogate)
-    own = learner if isinstance(learner, tuple) else (learner,)
-    own = tuple(_Between(one, model.mode, surrogate) for one in own)
-    learner = own if isinstance(learner, tuple) else own[0]
+    if isinstance(learner, tuple):
+        learner = tuple(_Between(member, model.mode, surrogate) for member in learner)
+    else:
+        learner = _Between(learner, model.mode, surrogate)
     return dataclasses.replace(model, learner=learner, mode=mode, combiner=combiner)
 
 
 @model
 class _Relaxed(Mode):
-    """Repeats as a real number ρ: its value n or the mean of n, its derivative that of the mean."""
+    """A mode whose repeats are a real number with the derivative of ρ, the mean of n.
+
+    Under "straight-through" the number is n, under "expected" it is ρ.
+    """
 
     mode: Mode
     surrogate: str = static()
@@ -95,7 +101,7 @@ class _Relaxed(Mode):
     def spend(self, lam: Array, uniform: Array | None) -> tuple[Any, Any]:
         mean = self.mode.max_reuse * lam if isinstance(self.mode, DataReuse) else lam
         if self.surrogate == "expected":
-            return 1.0, mean
+            return 1.0, mean  # these modes have weight 1
         weight, n = self.mode.spend(lam, uniform)
         return weight, n.astype(lam.dtype) + (mean - jax.lax.stop_gradient(mean))
 

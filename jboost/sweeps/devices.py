@@ -12,19 +12,14 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from jboost.core import checks
-
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 
 SPLIT = PartitionSpec("run")  # each device holds its part of the first axis
 COPIED = PartitionSpec()  # each device holds the whole array
@@ -33,10 +28,8 @@ COPIED = PartitionSpec()  # each device holds the whole array
 class Device(Protocol):
     """The attributes of a ``jax.Device`` that are used; type checkers do not know that class."""
 
-    @property
-    def platform(self) -> str: ...
-    @property
-    def process_index(self) -> int: ...
+    platform: str
+    process_index: int
 
 
 class Resources(NamedTuple):
@@ -52,15 +45,6 @@ class Resources(NamedTuple):
     workers: int
     process: int
     processes: int
-
-    def share(self, items: Sequence[_Item]) -> Sequence[_Item]:
-        """The items that this process has to compute."""
-        return items[self.process :: self.processes]
-
-    @property
-    def concurrent(self) -> int:
-        """How many batches all processes together compute at a time."""
-        return self.workers * self.processes
 
 
 def resources(devices: Iterable[Device] | None = None, workers: int | None = None) -> Resources:
@@ -124,34 +108,3 @@ def gathered(
     gathered = multihost_utils.process_allgather(columns)
     rows = np.arange(len(process))
     return {name: np.asarray(column)[process, rows] for name, column in gathered.items()}
-
-
-class Workers:
-    """Threads that compute, until a computation fails or the caller is interrupted."""
-
-    def __init__(self, count: int):
-        self._pool = ThreadPoolExecutor(count, thread_name_prefix="jboost-sweep")
-        self._futures: list[Future[None]] = []
-        self._lock = threading.Lock()
-
-    def submit(self, compute: Callable[[], _Result], store: Callable[[_Result], None]) -> None:
-        """Call ``store(compute())`` in a thread; only one thread at a time calls a ``store``."""
-
-        def compute_and_store() -> None:
-            result = compute()
-            with self._lock:
-                store(result)
-
-        self._futures.append(self._pool.submit(compute_and_store))
-
-    def finish(self) -> None:
-        """Wait for all submitted calls; raise the first exception that a call raised."""
-        for future in self._futures:
-            future.result()
-
-    def __enter__(self) -> Workers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        # Calls that have begun end within a second, and their results count; others are dropped.
-        self._pool.shutdown(wait=True, cancel_futures=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,21 +19,12 @@ Point = dict[str, Any]  # keyword arguments of make; a value may be of any type 
 Grid = Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]]
 
 
-class Points(NamedTuple):
-    """The points of a grid.
+def points(grid: Grid) -> tuple[list[Point], dict[str, list[Any]] | None]:
+    """The points of a grid, and the values of every name; None if the grid is a list of points.
 
-    points: the keyword arguments of ``make`` at every point.
-    axes: the values of every name where the grid was a dict, None where it was a list of points.
-    """
+    The points of a dict are all combinations of its values, the last name fastest.
 
-    points: list[Point]
-    axes: dict[str, list[Any]] | None
-
-
-def points(grid: Grid) -> Points:
-    """All combinations of a dict's values, the last name fastest; or the points of a list.
-
-    >>> points({"m": [1, 2], "step_size": np.array([0.1])}).points
+    >>> points({"m": [1, 2], "step_size": np.array([0.1])})[0]
     [{'m': 1, 'step_size': 0.1}, {'m': 2, 'step_size': 0.1}]
     """
     if isinstance(grid, Mapping):
@@ -41,7 +32,7 @@ def points(grid: Grid) -> Points:
             raise ValueError("grid is empty: give at least one name with its values")
         axes = {_name(name): _values(f"grid[{name!r}]", values) for name, values in grid.items()}
         combinations = itertools.product(*axes.values())
-        return Points([dict(zip(axes, values, strict=True)) for values in combinations], axes)
+        return [dict(zip(axes, values, strict=True)) for values in combinations], axes
     expected = "a dict of values by name, or a list of points (dicts with the same names)"
     if isinstance(grid, str) or not isinstance(grid, Iterable):
         raise TypeError(f"grid must be {expected}; got {grid!r:.200}")
@@ -62,7 +53,7 @@ def points(grid: Grid) -> Points:
         )
     if not points or not points[0]:
         raise ValueError("grid is empty: give at least one point with at least one name")
-    return Points(points, None)
+    return points, None
 
 
 def models(make: Callable[..., Learner], points: list[Point]) -> list[Learner]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,6 @@ from jax.typing import DTypeLike
 from jboost.core.learner import Learner, State
 from jboost.core.step import Observe, over_time
 from jboost.engine.folds import plan_for
-from jboost.engine.kernel import key_of
 from jboost.running import blocks
 from jboost.sweeps import program
 from jboost.sweeps.devices import SPLIT, Resources, sharding_of
@@ -22,22 +22,6 @@ from jboost.sweeps.devices import SPLIT, Resources, sharding_of
 # Between two batches the progress is shown and an interruption is noticed.
 CALLS = 1000  # a batch takes about as long as this many calls of a program, 0.3 s in all
 LARGEST_TRACES = 2**25  # bytes that the traces of a batch may take
-
-
-class Keys(NamedTuple):
-    """The keys of a sweep.
-
-    words: (K, …), their data; None without keys.
-    generator: the name of their random generator; None without keys.
-    """
-
-    words: np.ndarray | None
-    generator: str | None
-
-    @property
-    def number(self) -> int:
-        """K, or 1 without keys."""
-        return 1 if self.words is None else len(self.words)
 
 
 class Group(NamedTuple):
@@ -83,7 +67,15 @@ class Columns:
     done: (rows,), whether a row has its result.
     """
 
-    def __init__(self, points: int, keys: int, streams: int, settings: Iterable[str]):
+    def __init__(
+        self,
+        points: int,
+        keys: int,
+        streams: int,
+        settings: Iterable[str],
+        report: Callable[[int], None],
+    ):
+        self._report, self._lock = report, threading.Lock()
         self._reserved = {*settings, "key", "stream"}
         self._rows = np.arange(points * keys * streams).reshape(points, keys, streams)
         self.done = np.zeros(self._rows.size, bool)
@@ -110,18 +102,19 @@ class Columns:
         keys: np.ndarray | None,
         streams: np.ndarray,
         results: dict[str, np.ndarray],
-    ) -> int:
-        """Write the results of runs down, and return how many rows they fill.
+    ) -> None:
+        """Write the results of runs down, and report how many rows they fill.
 
         Without ``keys`` the runs did not draw, and each fills the rows of all keys.
         """
         rows = self._rows[points, :, streams]  # (runs, keys)
         if keys is not None:
             rows = np.take_along_axis(rows, keys[:, None], axis=1)
-        for name, values in results.items():
-            self.arrays[name][rows] = values[:, None]
-        self.done[rows] = True
-        return rows.size
+        with self._lock:
+            for name, values in results.items():
+                self.arrays[name][rows] = values[:, None]
+            self.done[rows] = True
+            self._report(rows.size)
 
 
 class Job:
@@ -130,7 +123,7 @@ class Job:
     def __init__(
         self,
         group: Group,
-        keys: Keys,
+        keys: jax.Array | None,
         data: tuple[jax.Array, jax.Array],
         resources: Resources,
         observe: Observe | None,
@@ -139,26 +132,28 @@ class Job:
     ):
         self._group, self._data = group, data
         self._sharding = sharding_of(resources.devices, SPLIT)
-        self._words = keys.words if group.model.needs_key else None
         xs, ds = data
-        sizes = (len(group.points), 1 if self._words is None else keys.number, len(xs))
+        self._words = key = generator = None
+        if keys is not None and group.model.needs_key:
+            key, generator = keys[0], str(jax.random.key_impl(keys))
+            self._words = np.asarray(jax.random.key_data(keys))
+        sizes = (len(group.points), 1 if self._words is None else len(self._words), len(xs))
         # (3, runs): the number of each run's model, key and stream
         self._runs = np.indices(sizes, np.int32).reshape(3, -1)
 
-        key = key_of(None if self._words is None else self._words[0], keys.generator)
         state = program.example_state(group.model, xs.shape[-1], xs.dtype.name, key)
         x, d = (jax.device_put(np.asarray(a[0, :2]), resources.devices[0]) for a in data)
         plan = plan_for(group.model, state, x, d, key, observe)
-        spec = program.BatchSpec(plan, resources.devices, keys.generator, observe, metric)
+        spec = program.BatchSpec(plan, resources.devices, generator, observe, metric)
         most = batch or self._most(spec, state, key)
-        runs = self._runs.shape[1]
-        batches = _cut(runs, most, resources.concurrent, len(resources.devices))
+        concurrent = resources.workers * resources.processes
+        batches = _cut(self._runs.shape[1], most, concurrent, len(resources.devices))
         self._program, shapes = program.prepare(spec, self.arguments(batches[0]), xs, ds)
         self.shapes = {
             name: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
             for name, leaf in _by_column(shapes).items()
         }
-        self.batches = resources.share(batches)
+        self.batches = batches[resources.process :: resources.processes]
 
     def arguments(self, runs: np.ndarray) -> program.Batch:
         """The program's argument for these runs, on the devices.
@@ -175,19 +170,14 @@ class Job:
         results, _ = self._program(batch, *self._data)
         return {name: np.asarray(leaf) for name, leaf in _by_column(results).items()}
 
-    def store(
-        self,
-        runs: np.ndarray,
-        columns: Columns,
-        report: Callable[[int], None],
-        results: dict[str, np.ndarray],
-    ) -> None:
-        """Write the results of a batch into the columns, and report how many rows they fill."""
+    def run(self, runs: np.ndarray, batch: program.Batch, columns: Columns) -> None:
+        """Compute a batch, whose runs have these numbers, and write its results down."""
+        results = self.compute(batch)
         runs = np.unique(runs)  # without the copies of the last run that fill up a batch
         model, key, stream = self._runs[:, runs]
         keys = None if self._words is None else key
         results = {name: values[: len(runs)] for name, values in results.items()}
-        report(columns.fill(self._group.points[model], keys, stream, results))
+        columns.fill(self._group.points[model], keys, stream, results)
 
     def _most(self, spec: program.BatchSpec, state: State, key: jax.Array | None) -> int:
         """How many runs a batch may have, by its time and its memory."""

@@ -8,9 +8,11 @@ structure and compiles once.
 
 from __future__ import annotations
 
+import contextlib
+import math
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +28,7 @@ from jboost.running.run import checked_key, checked_stream
 from jboost.sweeps import devices as hardware
 from jboost.sweeps import grid as grids
 from jboost.sweeps.devices import Device
-from jboost.sweeps.jobs import Columns, Job, Keys, groups
+from jboost.sweeps.jobs import Columns, Job, groups
 from jboost.sweeps.program import Metric
 from jboost.sweeps.progress import Progress
 from jboost.sweeps.results import Table
@@ -102,29 +104,33 @@ def sweep(
     points, axes = grids.points(grid)
     models = grids.models(make, points)
     inputs, targets = _streams(xs, ds)
-    checked_keys = _keys(keys, needed=any(model.needs_key for model in models))
+    keys = _keys(keys, needed=any(model.needs_key for model in models))
     if batch is not None:
         batch = checks.whole("batch", batch, at_least=1)
     resources = hardware.resources(devices, workers)
-    repeats = (checked_keys.number, len(inputs))
-    columns = Columns(len(points), *repeats, points[0])
-    bar = Progress("sweep", columns.done.size, progress)
+    repeats = (1 if keys is None else len(keys), len(inputs))
+    bar = Progress("sweep", len(points) * math.prod(repeats), progress)
+    columns = Columns(len(points), *repeats, points[0], bar.add)
 
     def table() -> Table:
         seconds = time.perf_counter() - start
         return Table(points, axes, repeats, columns.arrays, columns.done, seconds)
 
+    threads = ThreadPoolExecutor(resources.workers, "jboost-sweep")
     try:
-        with hardware.Workers(resources.workers) as threads:
+        with contextlib.ExitStack() as stack:
+            # At the end batches that have begun finish within a second; the others are dropped.
+            stack.callback(threads.shutdown, cancel_futures=True)
             copied = hardware.sharding_of(resources.devices, hardware.COPIED)
             data = jax.device_put((inputs, targets), copied)
+            futures = []
             for group in groups(models, inputs.dtype):
-                job = Job(group, checked_keys, data, resources, observe, metric, batch)
+                job = Job(group, keys, data, resources, observe, metric, batch)
                 columns.expect(job.shapes)
                 for runs in job.batches:  # they are computed while the next group compiles
-                    compute = partial(job.compute, job.arguments(runs))
-                    threads.submit(compute, partial(job.store, runs, columns, bar.add))
-            threads.finish()
+                    futures.append(threads.submit(job.run, runs, job.arguments(runs), columns))
+            for future in futures:
+                future.result()
     except KeyboardInterrupt:
         raise SweepInterrupted(table()) from None
     finally:
@@ -149,15 +155,13 @@ def _streams(xs: ArrayLike, ds: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(inputs, dtype), np.asarray(targets, dtype)
 
 
-def _keys(keys: Array | Iterable[Array] | None, *, needed: bool) -> Keys:
+def _keys(keys: Array | Iterable[Array] | None, *, needed: bool) -> Array | None:
+    """(K,) keys, or None if there are none and no model draws."""
     if keys is None:
-        if needed:
-            checked_key(None)  # raises
-        return Keys(None, None)
+        return checked_key(None) if needed else None  # the check raises
     keys = jnp.stack(keys) if isinstance(keys, (list, tuple)) and keys else keys
     if not isinstance(keys, jax.Array) or not jnp.issubdtype(keys.dtype, jax.dtypes.prng_key):
         raise TypeError(f"keys must be jax.random keys; got {keys!r:.200}")
     if keys.ndim > 1 or not keys.size:
         raise ValueError(f"keys must be one key, or (K,) of them, K >= 1; got shape {keys.shape}")
-    words = np.asarray(jax.random.key_data(jnp.atleast_1d(keys)))
-    return Keys(words, str(jax.random.key_impl(keys)))
+    return jnp.atleast_1d(keys)

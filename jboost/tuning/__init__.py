@@ -1,1 +1,4 @@
-"""Hyperparameters that are found: by gradients of a run's error, before it or during it."""
+"""Settings of a model chosen by gradients of the error of whole runs.
+
+May import from `core` to `fleets`.
+"""

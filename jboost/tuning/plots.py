@@ -1,8 +1,6 @@
-"""What tuning did, as a picture: the error and the settings, evaluation by evaluation."""
+"""A picture of tuning: the error and the settings at every evaluation."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -10,10 +8,10 @@ from jboost import plots
 from jboost.tuning.tune import History
 
 
-def tuning(history: History) -> Any:
-    """Axes side by side: the error of every evaluation, then each setting that was tried.
+def tuning(history: History) -> np.ndarray:
+    """Draw the error of every evaluation, and beside it the values of each setting.
 
-    The choice of each window is a dot; where windows follow each other a thin line parts them.
+    A dot is the choice of a window; a thin line separates two windows. Returns the axes.
 
     >>> import jboost as jb
     >>> from jboost.tuning.tune import tune
@@ -30,8 +28,8 @@ def tuning(history: History) -> Any:
         for k in range(values.shape[1]):
             ax.plot(n, values[:, k], **plots.STYLES[k % len(plots.STYLES)])
             ax.plot(n[history.best], values[history.best, k], "o", color="black", markersize=5)
-        for first in np.flatnonzero(np.diff(history.window)):
-            ax.axvline(first + 1.5, color="0.7", linewidth=0.8)
+        for last in np.flatnonzero(np.diff(history.window)):
+            ax.axvline(last + 1.5, color="0.7", linewidth=0.8)
         if (values[np.isfinite(values)] > 0).all():
             ax.set_yscale("log")
         ax.set(xlabel="evaluation", ylabel=name)

@@ -1,22 +1,24 @@
-"""Hyperparameters by gradient descent on the error of whole runs, and what they then achieve.
+"""Gradient descent on the error of whole runs, over settings of a model.
 
-Settings move in their natural spaces (:mod:`jboost.settings.spaces`): a step size by its logarithm,
-a forgetting factor by the logit of 1 − β. What descends is the logarithm of the mean squared error,
-so that neither the scale of the targets nor that of a setting matters to the optimiser.
+Settings move in natural coordinates (:mod:`jboost.settings.spaces`): a step size by its logarithm,
+a forgetting factor by the logit of 1 − β. The logarithm of the mean squared error descends, so that
+neither the scale of the targets nor that of a setting matters to the optimiser.
 
-Rows that chose a setting say nothing about it. So settings are chosen on a prefix of the stream, or
-on windows that move along it, and scored on the rows after.
+The error on rows that chose a setting is too low an estimate of its error on other rows. So
+settings are chosen on a prefix of the stream, or on windows that move along it, and scored on the
+rows after.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
 from jboost.core.errors import ase
@@ -28,19 +30,24 @@ from jboost.settings import spaces as _spaces
 from jboost.settings.surrogates import relaxed
 from jboost.tuning.hypergradient import Metric, hypergradient
 
+if TYPE_CHECKING:
+    import optax
+
 _Model = TypeVar("_Model", bound=Learner)
+Settings = dict[str, Array]  # by name: values, natural coordinates, or slopes in them
+Rows = tuple[Any, Any, Array | None]  # arrays xs and ds, and the key
 
 
 class History(NamedTuple):
-    """What was tried, in order, and how the choices did on rows that had no part in them.
+    """Every evaluation, in order, and the error of the choices on rows that had no part in them.
 
-    value: (n,), the error of each evaluation on the rows it was tuned on.
-    parameters: by name, (n, …), the values tried.
-    window: (n,), in which window each was evaluated; all 0 where there is one.
+    value: (n,), the error of each evaluation on the rows that it was tuned on.
+    parameters: by name, (n, …), the values of the settings.
+    window: (n,), the number of the evaluation's window; all 0 where there is one window.
     best: (k,), the evaluation with the least error in each of k windows.
     settled: (k,), whether tuning ended because nothing got better, and not because of ``steps``.
     held_out: (k,), the error of each window's choice on the rows after it; NaN without such rows.
-    untuned: (k,), the error of the model as it was given on the same rows.
+    untuned: (k,), the error of the caller's model on the same rows.
     """
 
     value: np.ndarray
@@ -54,11 +61,11 @@ class History(NamedTuple):
 
 def tune(
     model: _Model,
-    xs: Any,
-    ds: Any,
-    key: Any = None,
+    xs: ArrayLike,
+    ds: ArrayLike,
+    key: Array | None = None,
     *,
-    optimizer: Any = None,
+    optimizer: optax.GradientTransformation | None = None,
     steps: int = 40,
     wrt: str | Iterable[str] = ("step_size",),
     train: float = 0.5,
@@ -71,34 +78,37 @@ def tune(
     patience: int = 8,
     tolerance: float = 1e-4,
 ) -> tuple[_Model, History]:
-    """Tune floats of a model by gradient descent; the best model seen, and the history.
+    """Tune floats of a model by gradient descent.
 
     Args:
-      model: any learner; its values are where the search starts.
+      model: any learner; the search starts from its values.
       xs: (T, r) inputs.
       ds: (T,) targets.
       key: a ``jax.random.key``, for models that draw: the same draws at every evaluation.
-      optimizer: any optax optimiser; by default ``optax.adam(0.3)``: about a third of a natural
-        unit at each evaluation, whatever the size of the slope, so that a step size 10 times off
-        is made good in about eight.
-      steps: evaluations of value and gradient, at most (in each window).
+      optimizer: any optax optimiser; by default ``optax.adam(0.3)``. It moves each setting by about
+        0.3 natural units at each evaluation, whatever the slope, so that a step size which is wrong
+        by a factor of 10 is corrected in about eight evaluations.
+      steps: the largest number of evaluations of value and gradient (in each window).
       wrt: names of floats, as for :func:`jboost.hypergradient`.
       train: the rows to tune on, from the start of the stream: a fraction in (0, 1], or a whole
-        number of at least 2. The rows after them are the held-out ones.
-      windows: in place of ``train``, k: the stream is cut into k + 1 equal parts; settings are
-        tuned on each of the first k, from where the part before left them, and scored on the next.
-        The model returned is that of the last.
+        number of at least 2. The rows after them are held out.
+      windows: a whole number k, in place of ``train``: the stream is cut into k + 1 equal windows.
+        Settings are tuned on each of the first k, from the choice of the window before, and scored
+        on the next. The returned model has the last choice.
       spaces: (low, high), an open interval, for floats whose range is not known.
-      metric: ``metric(trace, ds) -> scalar``, in place of the mean squared error; it descends
-        itself, not its logarithm.
+      metric: ``metric(trace, ds) -> scalar``, which descends in place of the logarithm of the mean
+        squared error.
       observe: as for :func:`jboost.run`.
       method: as for :func:`jboost.hypergradient`.
       surrogate: as for :func:`jboost.hypergradient`.
-      patience: tuning ends when so many evaluations in a row have not got better …
+      patience: tuning ends after this many evaluations in a row that did not get better …
       tolerance: … by this fraction of the error.
 
-    Descent finds the nearest valley: the error of steps so large that SGD's guard cuts most of them
-    is flat or has a valley of its own. Start too low rather than far too high.
+    Returns:
+      The best model that was evaluated, and the history of all evaluations.
+
+    Descent finds the nearest valley. Where steps are so large that SGD's guard cuts most of them,
+    the error is flat or has a valley of its own: start too low rather than far too high.
 
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(2000)
@@ -115,155 +125,166 @@ def tune(
     optimizer = optax.adam(0.3) if optimizer is None else optimizer
     if not isinstance(optimizer, optax.GradientTransformation):
         raise TypeError(f"optimizer must be one of optax's, as optax.adam(0.3); got {optimizer!r}")
-    xs, ds, dtype = checked_stream(xs, ds, jnp.result_type(float))
-    parts = _parts(len(xs), train, windows)
+    inputs, targets, dtype = checked_stream(xs, ds, jnp.result_type(float))
+    bounds = _windows(len(inputs), train, windows)
     places = leaves.places(model, wrt)
-    search = _Search(model, places, _spaces.of(model, places, spaces), metric, observe, surrogate)
+    ranges = _spaces.of(model, places, spaces)
+    search = _Search(model, places, ranges, metric, observe, surrogate, method)
 
     phi = search.start(dtype)
-    tried, settled, held_out, untuned = [], [], [], []
-    for start, end, stop in parts:
-        rows = (xs[start:end], ds[start:end], key)
-        found, calm = _descend(search, phi, rows, optimizer, steps, patience, tolerance, method)
-        phi = min(found, key=lambda one: one.objective).phi
-        tried.append(found)
-        settled.append(calm)
-        for scores, one in ((held_out, search.at(phi)), (untuned, model)):
-            scores.append(search.score(one, xs[start:stop], ds[start:stop], key, end - start))
-    return search.plain(phi), _history(search, tried, settled, held_out, untuned)
+    searches, settled, held_out, untuned = [], [], [], []
+    for start, end, stop in bounds:
+        rows = (inputs[start:end], targets[start:end], key)
+        evaluations, stalled = _descend(search, phi, rows, optimizer, steps, patience, tolerance)
+        phi = evaluations[_best(evaluations)].phi
+        searches.append(evaluations)
+        settled.append(stalled)
+        rows = (inputs[start:stop], targets[start:stop], key)
+        held_out.append(search.score(search.model_at(phi), rows, skip=end - start))
+        untuned.append(search.score(model, rows, skip=end - start))
+    return search.plain_model_at(phi), _history(search, searches, settled, held_out, untuned)
 
 
-Natural = dict[str, Array]  # by name, in the natural spaces
-Rows = tuple[Any, Any, Any]  # xs, ds and the key
+class _Evaluation(NamedTuple):
+    """One evaluation.
 
+    phi: the natural coordinates of the settings.
+    value: the error there.
+    objective: what descends, the metric or the error's logarithm; ∞ where a slope is not finite.
+    """
 
-class _Tried(NamedTuple):
-    """An evaluation: where, the error there, and what descends: the error or its logarithm."""
-
-    phi: Natural
+    phi: Settings
     value: float
     objective: float
 
 
-class _Search(NamedTuple):
-    """The floats that move, and the error as a function of their natural coordinates."""
+def _best(evaluations: list[_Evaluation]) -> int:
+    return int(np.argmin([evaluation.objective for evaluation in evaluations]))
 
-    model: Any
+
+class _Search(NamedTuple, Generic[_Model]):
+    """The error of a model as a function φ of the natural coordinates of some of its settings.
+
+    model: the model before tuning.
+    places, spaces: the place and the space of each setting that moves, by name.
+    metric, observe, surrogate, method: the arguments of :func:`tune`.
+    """
+
+    model: _Model
     places: dict[str, int]
     spaces: dict[str, _spaces.Space]
     metric: Metric | None
     observe: Observe | None
     surrogate: str
+    method: str | None
 
-    def start(self, dtype: Any) -> Natural:
+    def start(self, dtype: DTypeLike) -> Settings:
         values = leaves.take(self.model, self.places.values())
         return {
             name: _spaces.start(name, self.spaces[name], value, dtype)
             for name, value in zip(self.places, values, strict=True)
         }
 
-    def values(self, phi: Natural) -> Natural:
+    def values(self, phi: Settings) -> Settings:
         return {name: space.value(phi[name]) for name, space in self.spaces.items()}
 
-    def at(self, phi: Natural) -> Any:
-        """The model there."""
+    def model_at(self, phi: Settings) -> _Model:
         return leaves.put(self.model, self.places.values(), self.values(phi).values())
 
-    def plain(self, phi: Natural) -> Any:
-        """The model there, with its floats as a user would have written them."""
+    def plain_model_at(self, phi: Settings) -> _Model:
+        """The model at φ, with its floats as Python numbers or NumPy arrays of float64."""
         values = [np.asarray(value, np.float64) for value in self.values(phi).values()]
         values = [value if value.ndim else float(value) for value in values]
         return leaves.put(self.model, self.places.values(), values)
 
-    def score(self, model: Any, xs: Any, ds: Any, key: Any, skip: int = 0) -> Array:
-        """The error of a run on what follows its first ``skip`` rows; NaN where nothing does."""
+    def score(self, model: Learner, rows: Rows, skip: int = 0) -> Any:
+        """The error of a run on the rows after the first ``skip``; NaN if there are none."""
+        xs, ds, key = rows
         if skip == len(ds):
             return jnp.asarray(jnp.nan)
-        trace = jax.tree.map(lambda a: a[skip:], run(model, xs, ds, key, observe=self.observe)[1])
-        if self.metric is not None:
-            return self.metric(trace, ds[skip:])
-        return ase(trace.prediction, ds[skip:])[-1]
+        trace = run(model, xs, ds, key, observe=self.observe)[1]
+        trace, ds = jax.tree.map(lambda array: array[skip:], (trace, ds))
+        return ase(trace.prediction, ds)[-1] if self.metric is None else self.metric(trace, ds)
 
-    def objective(self, phi: Natural, rows: Rows) -> Array:
-        return self.descending(self.score(relaxed(self.at(phi), self.surrogate), *rows))
-
-    def descending(self, error: Array) -> Array:
+    def objective(self, error: Array) -> Array:
         if self.metric is not None:
             return error
         return jnp.log(jnp.maximum(error, jnp.finfo(error.dtype).tiny))
 
-    def evaluate(self, phi: Natural, rows: Rows, method: str | None) -> tuple[_Tried, Natural]:
-        """The error and, in the natural spaces, the slopes of what descends."""
+    def evaluate(self, phi: Settings, rows: Rows) -> tuple[_Evaluation, Settings]:
+        """The evaluation at φ, and the slopes of the objective in the natural coordinates."""
         error, slopes = hypergradient(
-            self.at(phi),
+            self.model_at(phi),
             *rows,
             wrt=self.places,
             metric=self.metric,
             observe=self.observe,
             surrogate=self.surrogate,
-            method=method,
+            method=self.method,
         )
-        objective, factor = jax.value_and_grad(self.descending)(error)
+        objective, factor = jax.value_and_grad(self.objective)(error)
         for name, space in self.spaces.items():
             _, rate = jax.jvp(space.value, (phi[name],), (jnp.ones_like(phi[name]),))
             slopes[name] = factor * slopes[name] * rate
-        sound = all(np.isfinite(slope).all() for slope in [objective, *slopes.values()])
-        return _Tried(phi, float(error), float(objective) if sound else np.inf), slopes
+        finite = all(np.isfinite(number).all() for number in [objective, *slopes.values()])
+        return _Evaluation(phi, float(error), float(objective) if finite else np.inf), slopes
 
 
 def _descend(
-    search: _Search,
-    phi: Natural,
+    search: _Search[Any],
+    phi: Settings,
     rows: Rows,
-    optimizer: Any,
+    optimizer: optax.GradientTransformation,
     steps: int,
     patience: int,
     tolerance: float,
-    method: str | None,
-) -> tuple[list[_Tried], bool]:
+) -> tuple[list[_Evaluation], bool]:
     """All evaluations, and whether the last ones were no better."""
     import optax
 
     optimizer = optax.with_extra_args_support(optimizer)
 
     @jax.jit
-    def move(slopes: Natural, state: Any, phi: Natural, value: Any, rows: Rows) -> Any:
-        def along(phi: Natural) -> Array:  # for those that search along a line
-            return search.objective(phi, rows)
+    def move(slopes: Settings, state: Any, phi: Settings, value: float, rows: Rows) -> Any:
+        def value_fn(phi: Settings) -> Array:  # for optimisers that search along a line
+            model = relaxed(search.model_at(phi), search.surrogate)
+            return search.objective(search.score(model, rows))
 
-        updates, state = optimizer.update(
-            slopes, state, phi, value=value, grad=slopes, value_fn=along
-        )
+        line_search: Any = {"value": value, "grad": slopes, "value_fn": value_fn}
+        updates, state = optimizer.update(slopes, state, phi, **line_search)
         return optax.apply_updates(phi, updates), state
 
     state = optimizer.init(phi)
-    tried: list[_Tried] = []
-    best = np.inf
-    calm = 0
+    evaluations: list[_Evaluation] = []
+    least, no_better = np.inf, 0
     for _ in range(steps):
-        one, slopes = search.evaluate(phi, rows, method)
-        tried.append(one)
-        scale = 1.0 if search.metric is None else abs(one.objective)
-        calm = 0 if one.objective < best - tolerance * scale else calm + 1
-        best = min(best, one.objective) if calm == 0 else best
-        if calm >= patience:
-            return tried, True
-        if np.isfinite(one.objective):
-            with jax.numpy_dtype_promotion("standard"):  # optax leans on it
-                phi, state = move(slopes, state, phi, one.objective, rows)
-        elif len(tried) == 1:
+        evaluation, slopes = search.evaluate(phi, rows)
+        evaluations.append(evaluation)
+        objective = evaluation.objective
+        # A difference of logarithms is a fraction already.
+        margin = tolerance * (1.0 if search.metric is None else abs(objective))
+        if objective < least - margin:
+            least, no_better = objective, 0
+        else:
+            no_better += 1
+        if no_better >= patience:
+            return evaluations, True
+        if np.isfinite(objective):
+            with jax.numpy_dtype_promotion("standard"):  # optax relies on it
+                phi, state = move(slopes, state, phi, objective, rows)
+        elif len(evaluations) == 1:
             raise ValueError(
-                f"the model as given has an error of {one.value} on the rows to tune on, or no "
-                "finite slope there; start from values at which it runs"
+                f"the model as given has an error of {evaluation.value} on the rows to tune on, or "
+                "no finite slope there; start from values at which it runs"
             )
-        else:  # too far: half-way back to the best so far
-            good = min(tried, key=lambda one: one.objective).phi
-            phi = jax.tree.map(lambda a, b: (a + b) / 2, phi, good)
-    return tried, False
+        else:  # too far: go half-way back to the best evaluation
+            best = evaluations[_best(evaluations)].phi
+            phi = jax.tree.map(lambda a, b: (a + b) / 2, phi, best)
+    return evaluations, False
 
 
-def _parts(T: int, train: Any, windows: int | None) -> list[tuple[int, int, int]]:
-    """(start, end, stop) of each window: tuned on start … end, scored on end … stop."""
+def _windows(T: int, train: float, windows: int | None) -> list[tuple[int, int, int]]:
+    """(start, end, stop) of each window: it is tuned on start … end and scored on end … stop."""
     if windows is not None:
         windows = checks.whole("windows", windows, at_least=1)
         width = T // (windows + 1)
@@ -272,13 +293,15 @@ def _parts(T: int, train: Any, windows: int | None) -> list[tuple[int, int, int]
                 f"windows must leave at least two rows in each of windows + 1 parts; got {windows} "
                 f"for {T} rows"
             )
-        first = T - width * (windows + 1)  # all of one length, so that they compile once
+        first = T - width * (windows + 1)  # all windows have one length, so that they compile once
         starts = range(first, T - width, width)
         return [(start, start + width, start + 2 * width) for start in starts]
-    whole = isinstance(train, int) and not isinstance(train, bool)
-    rows = train if whole else round(checks.number("train", train, above=0, at_most=1) * T)
     if T < 2:
         raise ValueError(f"xs must have at least 2 rows to tune on; got {T}")
+    if isinstance(train, int) and not isinstance(train, bool):
+        rows = train
+    else:
+        rows = round(checks.number("train", train, above=0, at_most=1) * T)
     if not 2 <= rows <= T:
         raise ValueError(
             f"train must be a fraction of the stream or a number of rows, with 2 to {T} rows; "
@@ -288,17 +311,20 @@ def _parts(T: int, train: Any, windows: int | None) -> list[tuple[int, int, int]
 
 
 def _history(
-    search: _Search, tried: list[list[_Tried]], settled: Any, held_out: Any, untuned: Any
+    search: _Search[Any],
+    searches: list[list[_Evaluation]],
+    settled: list[bool],
+    held_out: list[ArrayLike],
+    untuned: list[ArrayLike],
 ) -> History:
-    every = [one for found in tried for one in found]
-    values = [search.values(one.phi) for one in every]
-    firsts = np.cumsum([0, *(len(found) for found in tried[:-1])])
-    least = [int(np.argmin([one.objective for one in found])) for found in tried]
+    lengths = [len(evaluations) for evaluations in searches]
+    every = [evaluation for evaluations in searches for evaluation in evaluations]
+    values = [search.values(evaluation.phi) for evaluation in every]
     return History(
-        value=np.array([one.value for one in every]),
+        value=np.array([evaluation.value for evaluation in every]),
         parameters={name: np.stack([value[name] for value in values]) for name in search.places},
-        window=np.repeat(np.arange(len(tried)), [len(found) for found in tried]),
-        best=firsts + np.array(least),
+        window=np.repeat(np.arange(len(lengths)), lengths),
+        best=np.cumsum([0, *lengths[:-1]]) + np.array([*map(_best, searches)]),
         settled=np.array(settled),
         held_out=np.array(held_out, float),
         untuned=np.array(untuned, float),

@@ -18,16 +18,16 @@ def make(m, step_size):
     return jb.bsgd_ru(m, target_mse=0.3, step_size=step_size, combiner=jb.Uniform())
 
 
-def counted(store):
-    """Job.store, which also counts the rows that this process computes."""
+def counted(fill):
+    """Columns.fill, which also counts the rows that this process computes."""
 
-    def store_and_count(self, runs, columns, report, results):
+    def fill_and_count(self, *results):
         global computed
-        before = int(columns.done.sum())
-        store(self, runs, columns, report, results)
-        computed += int(columns.done.sum()) - before
+        before = int(self.done.sum())
+        fill(self, *results)
+        computed += int(self.done.sum()) - before
 
-    return store_and_count
+    return fill_and_count
 
 
 def work():
@@ -53,7 +53,7 @@ def work():
 if __name__ == "__main__":
     if sys.argv[1] == "process":
         jax.distributed.initialize(sys.argv[3], num_processes=2, process_id=int(sys.argv[2]))
-    jobs.Job.store = counted(jobs.Job.store)
+    jobs.Columns.fill = counted(jobs.Columns.fill)
     results = work()
     results |= {"devices": jax.local_device_count(), "computed": computed}
     results |= {"process": jax.process_index(), "processes": jax.process_count()}

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -94,15 +95,16 @@ def test_a_thread_for_each_core_and_errors_that_help():
         sweep(jb.SGD, {"step_size": [0.1]}, np.ones((2, 1)), np.ones(2), devices=[])
 
 
-def test_a_failure_in_a_thread_ends_the_work():
+def test_a_failure_in_a_thread_ends_the_work(monkeypatch):
     begun = []
 
-    def fail():
-        begun.append(1)
+    def fail(job, batch):
+        begun.append(batch)
+        time.sleep(0.05)
         raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError), devices.Workers(1) as threads:
-        for _ in range(50):
-            threads.submit(fail, print)
-        threads.finish()
-    assert begun
+    monkeypatch.setattr(jobs.Job, "compute", fail)
+    steps = np.linspace(0.1, 0.5, 50)
+    with pytest.raises(ZeroDivisionError):
+        sweep(jb.SGD, {"step_size": steps}, np.ones((2, 1)), np.ones(2), batch=1, workers=1)
+    assert 0 < len(begun) < len(steps)
