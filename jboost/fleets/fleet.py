@@ -90,7 +90,7 @@ class Fleet:
         sample = jnp.zeros((2, self.num_features), self.dtype), jnp.zeros(2, self.dtype)
         x, d = jax.device_put(sample, self._devices[0])
         plan = engine.plan_for(scan, model, state, x, d, self.key, None)
-        self._call = blocks.worth_of_a_call(state)
+        self._call = blocks.samples_per_call(state)
         self._way = Way(
             Packing.of(state),
             "rounds" if self._by_rounds else plan.form,
@@ -200,7 +200,7 @@ class Fleet:
             now = np.flatnonzero(nth == turn)
             own = [now[ids[now] % count == place] for place in range(count)]
             start = 0
-            for length in blocks.pieces(max(map(len, own)), self._call):
+            for length in blocks.compiled_lengths(max(map(len, own)), self._call):
                 rows = np.full((count, length), -1)
                 for place, mine in enumerate(own):
                     piece = mine[start : start + length]

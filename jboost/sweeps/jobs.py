@@ -177,7 +177,7 @@ class Job:
         size = sum(math.prod(part.shape) * part.dtype.itemsize for part in parts)
         most = LARGEST_TRACES // size
         if on_cpu:
-            samples = CALLS * blocks.worth_of_a_call(state)
+            samples = CALLS * blocks.samples_per_call(state)
             most = min(most, samples // xs.shape[0] * len(way.devices))
         return max(most, 1)
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from jboost.core import checks
 from jboost.core.learner import Learner
+from jboost.core.progress import Progress
 from jboost.running.run import Observe, _array, checked, checked_key
 from jboost.sweeps import chains
 from jboost.sweeps import devices as places
@@ -27,7 +28,6 @@ from jboost.sweeps import grid as grids
 from jboost.sweeps.devices import Device
 from jboost.sweeps.jobs import Cells, Draws, Job, groups
 from jboost.sweeps.many import Metric
-from jboost.sweeps.progress import Progress
 from jboost.sweeps.results import Table
 
 
