@@ -35,15 +35,14 @@ def error_over_time(curves: Curves, *, axes: TwoAxes | None = None) -> TwoAxes:
     >>> [len(ax.lines) for ax in error_over_time(tally.curves())]
     [3, 3]
     """
-    if not len(curves.seen):
+    if not len(curves.ends):
         raise ValueError("there is nothing to draw: no target was seen")
     axes = axes or _new_axes()
-    so_far = ("mean squared error so far", curves.seen, curves.so_far)
-    within = ("mean squared error of each span", curves.ends, curves.within)
-    for ax, (title, seen, by_name) in zip(axes, (so_far, within), strict=True):
+    titles = ("mean squared error so far", "mean squared error of each span")
+    for ax, title, by_name in zip(axes, titles, (curves.so_far, curves.within), strict=True):
         model, reference, *others = by_name.items()  # the first style is for the reference
         for style, (name, values) in zip(plots.STYLES, [reference, model, *others], strict=False):
-            ax.plot(seen, values, label=name, **style)
+            ax.plot(curves.ends, values, label=name, **style)
         values = np.concatenate([*by_name.values()])
         if (values[np.isfinite(values)] > 0).any():
             ax.set_yscale("log", nonpositive="mask")

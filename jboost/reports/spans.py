@@ -15,7 +15,7 @@ class Spans:
     """Means of vectors over at most 128 spans of equal length.
 
     A stream begins with spans of one row. Whenever there are too many, each two become one. A row
-    whose vector holds NaN or infinity does not count.
+    whose vector holds NaN does not count.
 
     Args:
       width: how long the vectors are.
@@ -94,9 +94,9 @@ class Spans:
         first, after = -self.rows % step, self.rows + len(arrays[0])
         values = vectors([array[first::step].astype(np.float64) for array in arrays])
         spans = np.arange(self.rows + first, after, step) // self._length
-        finite = np.isfinite(values).all(axis=1)
-        np.add.at(self._sums, spans[finite], values[finite])
-        np.add.at(self._counts, spans[finite], 1)
+        counted = ~np.isnan(values).any(axis=1)
+        np.add.at(self._sums, spans[counted], values[counted])
+        np.add.at(self._counts, spans[counted], 1)
         self.rows = after
 
     def _halve(self) -> None:

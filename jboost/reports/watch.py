@@ -67,37 +67,34 @@ class Bands:
 
     Args:
       coverage: the part of the targets that should lie inside.
-      window: over how many of the last targets ``lately`` is the mean.
 
-    >>> bands, d = Bands(0.9, window=2), np.array([1.0, 5.0, 2.0])
+    >>> bands, d = Bands(0.9), np.array([1.0, 5.0, 2.0])
     >>> observed = {"low": np.zeros(3), "high": np.array([2.0, 2.0, 4.0])}
     >>> bands.add(Block(0, d, d, np.zeros(3, bool), observed))
-    >>> round(bands.covered, 3), bands.lately, round(bands.width, 3)
-    (0.667, 0.5, 2.667)
+    >>> round(bands.covered, 3), round(bands.width, 3)
+    (0.667, 2.667)
     """
 
-    def __init__(self, coverage: float, window: int = WINDOW):
+    def __init__(self, coverage: float):
         self.coverage = coverage
         self.spans = Spans(2)  # whether the target lay inside, and the width
         self.last = np.zeros((0, 5))  # row, target, prediction, low, high
-        self._window = window
-        self._sums = np.zeros(3)  # targets that count, those inside, widths
         self._recent = np.zeros(0)
 
     @property
     def covered(self) -> float:
         """The part of the targets that lay inside so far; NaN before the first."""
-        return float(self._sums[1] / (self._sums[0] or np.nan))
+        return float(self.spans.mean[0])
 
     @property
     def lately(self) -> float:
-        """The part of the last targets that lay inside; NaN before the first."""
+        """The part of the last 1000 targets that lay inside; NaN before the first."""
         return float(self._recent.mean()) if len(self._recent) else float("nan")
 
     @property
     def width(self) -> float:
         """The mean width; NaN before the first target."""
-        return float(self._sums[2] / (self._sums[0] or np.nan))
+        return float(self.spans.mean[1])
 
     def add(self, block: Block) -> None:
         """Count a block in which :class:`Watch` has observed ``low`` and ``high``."""
@@ -105,10 +102,7 @@ class Bands:
         d, prediction, low, high = (array.astype(np.float64) for array in arrays)
         inside, width = ((low <= d) & (d <= high)).astype(np.float64), high - low
         counts = block.scored & np.isfinite(width)
-        terms = np.column_stack([np.ones(len(d)), inside, width])[counts]
-        # Sums are taken row by row, so that no bit depends on how the stream was cut.
-        self._sums = np.cumsum(np.vstack([self._sums, terms]), axis=0)[-1]
-        self._recent = np.concatenate([self._recent, inside[counts]])[-self._window :]
+        self._recent = np.concatenate([self._recent, inside[counts]])[-WINDOW:]
         self.spans.add(np.where(counts, inside, np.nan), width)
         rows = np.arange(block.start + 1, block.start + 1 + len(d))
         last = np.column_stack([rows, d, prediction, low, high])[-LAST_ROWS:]
@@ -118,8 +112,6 @@ class Bands:
         """The account as JSON can hold it."""
         return {
             "coverage": self.coverage,
-            "window": self._window,
-            "totals": as_text(self._sums),
             "recent": as_text(self._recent),
             "last": as_text(self.last),
             "spans": self.spans.as_dict(),
@@ -128,8 +120,7 @@ class Bands:
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Bands:
         """The account that :meth:`as_dict` described."""
-        bands = cls(float(saved["coverage"]), int(saved["window"]))
-        bands._sums = from_text(saved["totals"]).reshape(3)
+        bands = cls(float(saved["coverage"]))
         bands._recent = from_text(saved["recent"])
         bands.last = from_text(saved["last"]).reshape(-1, 5)
         bands.spans = Spans.from_dict(saved["spans"])
@@ -206,6 +197,7 @@ class Learners:
 
 
 def _vectors(arrays: list[np.ndarray]) -> np.ndarray:
-    """For each row λ, z, z y and z y d of all learners, then d."""
+    """For each row λ, z, z y and z y d of all learners, then d; NaN where a learner diverged."""
     lam, z, zy, d = arrays
-    return np.column_stack([lam, z, zy, zy * d[:, None], d])
+    vectors = np.column_stack([lam, z, zy, zy * d[:, None], d])
+    return np.where(np.isfinite(vectors), vectors, np.nan)

@@ -112,12 +112,8 @@ def prepare(
 ) -> Iterator[PreparedBlock]:
     """Prepare the blocks of a source, from row ``position`` on.
 
-    Args:
-      source: as for :func:`jboost.run_stream`.
-      rows: how many rows of a pair of arrays make a block; None for a length that is compiled.
-      position: how many rows were run before.
-      default: JAX's default float.
-      num_targets: how many targets each row has; None where the targets are (n,).
+    A pair of arrays is cut into blocks of ``rows`` rows. ``default`` is JAX's default float. With
+    ``num_targets`` the targets are (n, num_targets), without it (n,).
     """
     begin = position if callable(source) else 0
     blocks: Any = source(position) if callable(source) else source

@@ -46,8 +46,7 @@ class RunFile:
     def __init__(self, path: atomic.PathLike, every: int):
         self._path = os.fspath(path)
         self._every = every
-        self._blocks = 0  # since the file was last written
-        self._position = 0  # of the run that the file holds
+        self._blocks, self._position = 0, 0  # since, and at, the last time the file was written
         self._claim = contextlib.ExitStack()
         self._claim.enter_context(atomic.owning(path))
 
@@ -82,21 +81,21 @@ class RunFile:
         self._position = reached.position
         return reached, checkpoint.key
 
-    def count_block(self) -> None:
-        """Count a block that was handed to the caller."""
-        self._blocks += 1
-
-    @property
-    def due(self) -> bool:
-        """Whether so many blocks were counted that the file is to be written."""
-        return self._blocks >= self._every
-
     def write(
-        self, model: Learner, key: Array | None, reached: Reached, num_features: int | None
+        self,
+        model: Learner,
+        key: Array | None,
+        reached: Reached,
+        num_features: int | None,
+        *,
+        at_once: bool,
     ) -> None:
-        """Write the run, unless the file holds as many rows already."""
+        """Write a run that has come a block further: at once, or if it is the turn."""
         state, position, skipped, scored, error, extra = reached
         if position == self._position:
+            return
+        self._blocks += 1
+        if not at_once and self._blocks < self._every:
             return
         self._blocks, self._position = 0, position  # also if it fails: one attempt is enough
         # The error of a model that diverged is not a number that JSON has, so it is kept as text.

@@ -8,7 +8,6 @@ target, which leave every state as it was. The checkpoint is :mod:`jboost.runnin
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import jax
@@ -140,13 +139,7 @@ class StreamRun:
     """
 
     def __init__(
-        self,
-        model: Learner,
-        key: Array | None,
-        state: State,
-        observe: Observe | None,
-        *,
-        strict: bool,
+        self, model: Learner, key: Array | None, state: State, observe: Observe | None, strict: bool
     ):
         self.model = model
         self.key = key
@@ -201,12 +194,7 @@ class StreamRun:
     def __enter__(self) -> StreamRun:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is None:
             self.close()
         elif self._open:  # the caller may not have finished with the last block: it is not counted
@@ -221,8 +209,7 @@ class StreamRun:
         assert self._source is not None
         try:
             self._count_as_handled()
-            if self._file is not None and self._file.due:
-                self._save()
+            self._save(at_once=False)
             item = self._next or self._source.take()
             self._next = None
             if isinstance(item, BaseException):  # StopIteration at the end of the source
@@ -294,8 +281,6 @@ class StreamRun:
             before.scored + len(block.squared_errors),
             before.squared_error + float(block.squared_errors.sum()),
         )
-        if self._file is not None:
-            self._file.count_block()
         return block
 
     def _use(self, file: RunFile, resume: bool) -> None:
@@ -310,9 +295,10 @@ class StreamRun:
     def _count_as_handled(self) -> None:
         self._handled = self._reached._replace(extra=dict(self.extra))
 
-    def _save(self) -> None:
+    def _save(self, *, at_once: bool) -> None:
         if self._file is not None:
-            self._file.write(self.model, self.key, self._handled, self._num_features)
+            run = (self.model, self.key, self._handled, self._num_features)
+            self._file.write(*run, at_once=at_once)
 
     def _fail(self, error: BaseException) -> None:
         """End because of an error, and note on the error what the file holds."""
@@ -330,7 +316,7 @@ class StreamRun:
     def _end(self) -> None:
         self._open = False
         try:
-            self._save()
+            self._save(at_once=True)
         finally:
             self._release()
 

@@ -33,7 +33,7 @@ def parts(n: int) -> Any:
 @pytest.mark.parametrize("samples", [None, 16])
 def test_means_of_spans_do_not_depend_on_the_blocks(samples: int | None) -> None:
     values = RNG.normal(size=(5001, 3))
-    values[RNG.integers(5001, size=40), 1] = np.inf
+    values[RNG.integers(5001, size=40), 1] = np.nan
     whole, cut = Spans(3, samples=samples), Spans(3, samples=samples)
     whole.add(values)
     for a, b in parts(5001):
@@ -128,6 +128,16 @@ def test_a_mixture_has_weights_and_shares_and_names() -> None:
     left, right = pictures.learners_of(learners, names=["slow", "fast"])
     assert [label.get_text() for label in left.get_yticklabels()] == ["slow", "fast"]
     np.testing.assert_allclose([bar.get_height() for bar in right.patches], learners.shares)  # type: ignore[attr-defined]
+
+
+def test_rows_in_which_a_learner_diverged_do_not_count() -> None:
+    lam, z, d = np.ones((4, 2)), np.full((4, 2), 0.5), np.arange(4.0)
+    whole, without = Learners(2), Learners(2)
+    whole.add(block(0, d, d, lam=lam, z=z, zy=z * d[:, None]))
+    z[2, 1] = np.inf
+    without.add(block(0, d, d, lam=lam, z=z, zy=z * d[:, None]))
+    assert np.isnan(without.z[2]).all() and without.rows == 4
+    np.testing.assert_array_equal(without.z[[0, 1, 3]], whole.z[[0, 1, 3]])
 
 
 def test_equal_watches_are_one_function() -> None:
