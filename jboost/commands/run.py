@@ -168,13 +168,13 @@ def _read_checkpoint(args: argparse.Namespace) -> Resumed | None:
         return None
     try:
         with options.reading_checkpoint(args.checkpoint):
-            found = checkpoint.read(args.checkpoint)
-        extra = found.extra["caller"]
+            saved = checkpoint.read(args.checkpoint)
+        extra = saved.extra["caller"]
         bands, learners, length = extra["bands"], extra["learners"], extra["predictions"]
         done = Outcome(
             args.file,
             catalogue.known(extra["name"]),
-            found.model,
+            saved.model,
             Columns.from_dict(extra["columns"]),
             checks.choice("missing", extra["missing"], (*options.POLICIES,)),
             Tally.from_dict(extra["tally"]),

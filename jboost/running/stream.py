@@ -272,7 +272,7 @@ class StreamRun:
         skipped = trace.skipped.reshape(n, -1)  # a row may lack some of several targets
         if self._strict and skipped.any():
             raise bad_rows(xs, ds, skipped.any(axis=1), start)
-        block = Block(start, ds[:n].copy(), *trace)
+        block = Block(start, ds[:n].copy(), trace.prediction, trace.skipped, trace.observed)
         before = self._reached
         self._reached = Reached(
             state,
