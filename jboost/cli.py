@@ -1,4 +1,4 @@
-"""The ``jboost`` command. What a subcommand needs is imported when it runs."""
+"""The ``jboost`` command: its arguments, its errors as sentences, its exit status."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 
-from jboost import __version__
 from jboost.commands import demo, inspect, models, run, sweep
 from jboost.commands.terminal import (
     EXIT_STATUS,
@@ -16,9 +16,10 @@ from jboost.commands.terminal import (
     PIPE_CLOSED,
     WRONG_USAGE,
     CommandError,
-    help_of,
-    say_error,
+    help_texts,
+    print_error,
 )
+from jboost.core.extras import MissingExtra
 
 EPILOG = f"""\
 {EXIT_STATUS}
@@ -29,9 +30,7 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
-    from jboost.core.extras import MissingExtra
-
+    """Run the command and return its exit status; ``argv`` are the words after ``jboost``."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal without λ shows a question mark instead
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
@@ -43,37 +42,37 @@ def main(argv: Sequence[str] | None = None) -> int:
         return WRONG_USAGE
     try:
         status = args.run(args)
-        sys.stdout.flush()  # here, where it may fail
+        sys.stdout.flush()  # here, where a failure is caught
         return status
     except CommandError as error:
-        say_error(str(error))
+        print_error(error)
         return error.status
     except MissingExtra as error:
-        say_error(str(error))
+        print_error(error)
         return FAILED
     except KeyboardInterrupt:
         print("\njboost: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has left, as `head` does
-        _write_no_more()
+        _discard_output()
         return PIPE_CLOSED
-    except OSError as error:  # all others have been made sentences
-        where = error.filename or "standard output"
-        say_error(f"{where} could not be written: {error.strerror or error}")
-        _write_no_more()
+    except OSError as error:  # of standard output: the subcommands explain all others
+        name = error.filename or "standard output"
+        print_error(f"{name} could not be written: {error.strerror or error}")
+        _discard_output()
         return FAILED
 
 
-def _write_no_more() -> None:
-    """What is left for standard output would fail again when Python ends."""
+def _discard_output() -> None:
+    """Send the rest of standard output nowhere: Python would fail again to write it at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="jboost", **help_of("Boosted online regression in JAX.", EPILOG)
+        prog="jboost", **help_texts("Boosted online regression in JAX.", EPILOG)
     )
-    parser.add_argument("--version", action="version", version=f"jboost {__version__}")
+    parser.add_argument("--version", action="version", version=f"jboost {version('jboost')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for command in (demo, run, sweep, models, inspect):
         command.add(commands)

@@ -1,4 +1,6 @@
-"""What the ``jboost`` command does, a file for each of its subcommands.
+"""The subcommands of ``jboost``, a file for each.
 
-Each has ``add(commands)``, which adds it to the parser and names the function that runs it.
+Each file has ``add(commands)``, which adds the subcommand to the parser, and ``run(args)``, which
+returns the exit status. ``terminal``, ``options`` and ``outcome`` hold what they share. May import
+from all rooms before.
 """

@@ -1,21 +1,24 @@
-"""``jboost demo``."""
+"""``jboost demo``: the paper's eight algorithms on its chaotic stream."""
 
 from __future__ import annotations
 
 import argparse
 import time
 from pathlib import Path
-from typing import Any
 
+from jboost import plots
 from jboost.commands.terminal import (
     DONE,
     FAILED,
-    CommandError,
-    Progress,
-    help_of,
+    Subcommands,
+    explaining,
+    help_texts,
     new_picture,
-    whole,
+    whole_number,
 )
+from jboost.core.extras import MissingExtra
+from jboost.core.progress import Progress
+from jboost.paper import demo as paper
 
 LONGEST = 10_000_000  # samples: about 1 GB
 
@@ -35,12 +38,12 @@ examples:
 """
 
 
-def add(commands: Any) -> None:
+def add(commands: Subcommands) -> None:
     """Add the subcommand to the parser."""
     demo = commands.add_parser(
         "demo",
         help="the paper's eight algorithms on its chaotic stream: a table and a picture",
-        **help_of(DESCRIPTION, EPILOG),
+        **help_texts(DESCRIPTION, EPILOG),
     )
     demo.add_argument(
         "--out",
@@ -50,7 +53,7 @@ def add(commands: Any) -> None:
     )
     demo.add_argument(
         "--length",
-        type=whole(2, LONGEST),
+        type=whole_number(2, LONGEST),
         default=20_000,
         metavar="T",
         help="how many samples of the stream to use (default: 20000)",
@@ -59,25 +62,19 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run it."""
+    """Print the table and draw the picture."""
     start = time.perf_counter()
-    from jboost import plots
-    from jboost.core import extras
-    from jboost.paper import demo
-
-    print(f"Duffing map, {args.length:,} samples\n{demo.SETTINGS}\n", flush=True)
-    with Progress() as progress:
-        results = demo.compare(args.length, progress=progress.say)
-    print(demo.table(results), "", *demo.verdict(results), "", sep="\n", flush=True)
+    print(f"Duffing map, {args.length:,} samples\n{paper.SETTINGS}\n", flush=True)
+    with Progress(pauses=(0.0, 0.0)) as progress:
+        results = paper.compare(args.length, progress=progress.say)
+    print(paper.table(results), "", *paper.verdict(results), "", sep="\n", flush=True)
     out = args.out or Path("jboost-demo.png")
     try:
-        plots.save(demo.picture(results), out)
-    except extras.MissingExtra as error:
+        with explaining(f"the picture could not be written to {out}"):
+            plots.save(paper.picture(results), out)
+    except MissingExtra as error:
         print(f"No picture: {error}.")
         return DONE if args.out is None else FAILED
-    except OSError as error:
-        reason = error.strerror or error
-        raise CommandError(f"the picture could not be written to {out}: {reason}") from None
     seconds = time.perf_counter() - start
     print(f"Picture: {out} ({seconds:.1f} s in all, compilation included)")
     return DONE

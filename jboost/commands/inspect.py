@@ -1,4 +1,4 @@
-"""``jboost inspect``."""
+"""``jboost inspect``: what a checkpoint holds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ import json
 import math
 from typing import Any
 
-from jboost.commands.terminal import DONE, CommandError, help_of
+from jboost.checkpoints import archive, checkpoint
+from jboost.commands.options import reading_checkpoint
+from jboost.commands.outcome import coverage_text
+from jboost.commands.terminal import DONE, CommandError, Subcommands, help_texts
+from jboost.core import checks
+from jboost.files.columns import Columns, DataError
+from jboost.reports.watch import Bands
 
 DESCRIPTION = """\
 Show what a checkpoint holds: the model and its settings, how many rows it has
@@ -23,10 +29,10 @@ examples:
 """
 
 
-def add(commands: Any) -> None:
+def add(commands: Subcommands) -> None:
     """Add the subcommand to the parser."""
     inspect = commands.add_parser(
-        "inspect", help="what a checkpoint holds", **help_of(DESCRIPTION, EPILOG)
+        "inspect", help="what a checkpoint holds", **help_texts(DESCRIPTION, EPILOG)
     )
     inspect.add_argument("checkpoint", metavar="CHECKPOINT", help="a file of --checkpoint or save")
     inspect.add_argument("--json", action="store_true", help="all of it, as JSON")
@@ -34,22 +40,14 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print it."""
-    from jboost.checkpoints import checkpoint
-    from jboost.core import checks
-
-    try:
-        found = checkpoint.inspect(args.checkpoint)
-    except OSError as error:
-        reason = error.strerror or error
-        raise CommandError(f"{args.checkpoint} cannot be read: {reason}") from None
-    except checkpoint.CheckpointError as error:
-        raise CommandError(str(error)) from None
+    """Print what the file holds."""
+    with reading_checkpoint(args.checkpoint):
+        header = checkpoint.inspect(args.checkpoint)
     if args.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(header, indent=2))
         return DONE
     try:
-        text = _text(found)
+        text = _text(header)
     except (KeyError, TypeError, ValueError, RecursionError):
         raise CommandError(f"{args.checkpoint} holds what save does not write") from None
     for line in text.split("\n"):
@@ -57,69 +55,55 @@ def run(args: argparse.Namespace) -> int:
     return DONE
 
 
-def _text(found: dict[str, Any]) -> str:
-    size = sum(math.prod(shape) * _bytes(dtype) for _, dtype, shape in found["arrays"])
-    rows = "unknown" if found["position"] is None else f"{found['position']:,}"
+def _text(header: dict[str, Any]) -> str:
+    size = sum(
+        math.prod(shape) * archive.DTYPES[dtype].itemsize for _, dtype, shape in header["arrays"]
+    )
+    rows = "unknown" if header["position"] is None else f"{header['position']:,}"
     lines = [
-        f"written by  jboost {found['library']}, jax {found['jax']}",
+        f"written by  jboost {header['library']}, jax {header['jax']}",
         f"rows seen   {rows}",
-        *(f"{name:<11} {value}" for name, value in _of_a_run(found["extra"]).items()),
-        f"inputs      {found['num_features']} columns, {found['dtype']}",
-        f"arrays      {len(found['arrays'])}, {size:,} bytes",
-        f"model       {_model(found['model'], 12)}",
+        *(f"{name:<11} {value}" for name, value in _run_texts(header["extra"]).items()),
+        f"inputs      {header['num_features']} columns, {header['dtype']}",
+        f"arrays      {len(header['arrays'])}, {size:,} bytes",
+        f"model       {_model_text(header['model'], 12)}",
     ]
     return "\n".join(lines)
 
 
-def _of_a_run(extra: Any) -> dict[str, str]:
+def _run_texts(extra: object) -> dict[str, str]:
     """What ``jboost run`` has kept beside the state, as far as it is there."""
-    from jboost.commands.outcome import held
-    from jboost.files.columns import Columns, DataError
-    from jboost.reports.watch import Bands
-
-    shown: dict[str, str] = {}
+    texts: dict[str, str] = {}
     match extra:
         case {"stream": {"scored": int(scored), "squared_error": str(error), "skipped": int(bad)}}:
-            shown["skipped"] = f"{bad:,}"
+            texts["skipped"] = f"{bad:,}"
             if scored:
-                shown["MSE"] = f"{float(error) / scored:.6g}"
+                texts["MSE"] = f"{float(error) / scored:.6g}"
     match extra:
-        case {"own": {"bands": dict(kept)}}:
+        case {"caller": {"bands": dict(bands)}}:
             with contextlib.suppress(KeyError, TypeError, ValueError):
-                shown["intervals"] = held(Bands.from_dict(kept)).replace(" intervals:", ":")
+                text = coverage_text(Bands.from_dict(bands))
+                texts["intervals"] = text.replace(" intervals:", ":")
     match extra:
-        case {"own": {"columns": kept, "name": str(name), "file": str(file)}}:
-            try:
-                columns = Columns.from_dict(kept)
-            except DataError:
-                return shown
-            shown |= {"file": file, "called": name, "target": columns.target}
-            shown["columns"] = ", ".join(map(str, columns.inputs))
-    return shown
+        case {"caller": {"columns": saved, "name": str(name), "file": str(file)}}:
+            with contextlib.suppress(DataError):
+                columns = Columns.from_dict(saved)
+                texts |= {"file": file, "called": name, "target": columns.target}
+                texts["columns"] = ", ".join(map(str, columns.inputs))
+    return texts
 
 
-def _model(node: Any, indent: int) -> str:
-    """A description of a model, a setting a line."""
+def _model_text(node: object, indent: int) -> str:
+    """The description of a model, with one setting on each line."""
+    start = f"\n{' ' * indent}"
     match node:
         case {"class": name, "fields": dict(fields)}:
-            inside = "".join(
-                f"\n{' ' * indent}{key} = {_model(value, indent + 2)}"
-                for key, value in fields.items()
-            )
-            return f"{name}{inside}"
+            lines = (f"{key} = {_model_text(value, indent + 2)}" for key, value in fields.items())
+            return "".join([str(name), *(start + line for line in lines)])
         case {"array": name}:
             return f"the array {name}"
-        case {"opaque": what}:
-            return str(what)
-        case {"float": text}:
+        case {"opaque": text} | {"float": text}:
             return str(text)
-        case [*parts]:
-            inside = "".join(f"\n{' ' * indent}- {_model(part, indent + 2)}" for part in parts)
-            return inside or "()"
+        case [*items]:
+            return "".join(f"{start}- {_model_text(item, indent + 2)}" for item in items) or "()"
     return repr(node)
-
-
-def _bytes(dtype: str) -> int:
-    from jboost.checkpoints.archive import DTYPES
-
-    return DTYPES[dtype].itemsize

@@ -1,11 +1,12 @@
-"""``jboost models``."""
+"""``jboost models``: the models by name, with their settings."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
-from jboost.commands.terminal import DONE, WRONG_USAGE, CommandError, help_of
+from jboost import catalogue
+from jboost.commands.options import known_model
+from jboost.commands.terminal import DONE, Subcommands, help_texts
 
 DESCRIPTION = """\
 List the models that --model takes, with their settings, the range of each and
@@ -20,27 +21,21 @@ examples:
 """
 
 
-def add(commands: Any) -> None:
+def add(commands: Subcommands) -> None:
     """Add the subcommand to the parser."""
     models = commands.add_parser(
-        "models", help="the models by name, with their settings", **help_of(DESCRIPTION, EPILOG)
+        "models", help="the models by name, with their settings", **help_texts(DESCRIPTION, EPILOG)
     )
-    models.add_argument("name", nargs="?", metavar="NAME", help="only this one")
+    models.add_argument("name", nargs="?", metavar="NAME", help="only this model")
     models.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the list."""
-    from jboost import catalogue
-
-    try:
-        names = [catalogue.check_name(args.name)] if args.name else [*catalogue.CATALOGUE]
-    except ValueError as error:
-        raise CommandError(str(error), WRONG_USAGE) from None
-    for name in names:
+    for name in [known_model(args.name)] if args.name else catalogue.CATALOGUE:
         entry = catalogue.CATALOGUE[name]
         print(f"{name}: {entry.summary}")
-        for setting, own in entry.settings.items():
-            value = f"{setting}={own.default}"
-            print(f"  {value:<20} {own.allowed:<10} {own.meaning}")
+        for setting, parameter in entry.settings.items():
+            value = f"{setting}={parameter.default}"
+            print(f"  {value:<20} {parameter.allowed:<10} {parameter.meaning}")
     return DONE

@@ -3,30 +3,47 @@
 from __future__ import annotations
 
 import argparse
-import collections
 import contextlib
+import dataclasses
 import os
 import shlex
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
+import jax
+import numpy as np
+
+from jboost import catalogue
+from jboost.checkpoints import checkpoint
 from jboost.commands import options, outcome
+from jboost.commands.outcome import Outcome
 from jboost.commands.terminal import (
     BAD_DATA,
     EXIT_STATUS,
     INTERRUPTED,
     WRONG_USAGE,
     CommandError,
-    Progress,
-    help_of,
+    Subcommands,
+    explaining,
+    fraction,
+    help_texts,
     new_file,
     new_output,
     new_page,
     new_picture,
-    part,
-    whole,
+    whole_number,
 )
+from jboost.core import checks
+from jboost.core.learner import Learner
+from jboost.core.progress import Progress
+from jboost.files.columns import Columns
+from jboost.files.predictions import Predictions
+from jboost.files.sources import Source
+from jboost.reports.tally import Tally
+from jboost.reports.watch import Bands, Learners, Watch
+from jboost.running.stream import StreamRun, run_stream
 
 DESCRIPTION = """\
 Learn a file row by row: predict the target, see the answer, learn from it.
@@ -52,43 +69,42 @@ examples:
 """
 
 
-class _Kept(NamedTuple):
-    """What a checkpoint says of the run to go on with."""
+class Resumed(NamedTuple):
+    """The run that a checkpoint holds.
 
-    own: dict[str, Any]
-    model: Any
-    columns: Any
-    missing: str
-    name: str
-    tally: Any
-    bands: Any
-    learners: Any
+    outcome: the run, and its accounts.
+    extra: all that the command has kept beside the state, to compare with later.
+    predictions: how many bytes of the file of predictions belong to the run; None without a file.
+    """
+
+    outcome: Outcome
+    extra: dict[str, Any]
     predictions: int | None
 
 
-def add(commands: Any) -> None:
+def add(commands: Subcommands) -> None:
     """Add the subcommand to the parser."""
-    run_ = commands.add_parser(
+    parser = commands.add_parser(
         "run",
         help="learn a CSV or Parquet file, or a pipe, row by row",
-        **help_of(DESCRIPTION, EPILOG),
+        **help_texts(DESCRIPTION, EPILOG),
     )
-    options.add_data(run_)
-    options.add_model(run_)
-    run_.add_argument(
+    options.add_data(parser)
+    options.add_model(parser)
+    parser.add_argument(
         "--intervals",
-        type=part,
+        type=fraction,
         metavar="P",
         help="also say between which bounds a part P of the answers lies, such as 0.9",
     )
-    keep = run_.add_argument_group("what is kept")
+    keep = parser.add_argument_group("what is kept")
     keep.add_argument(
         "--checkpoint", type=new_file, metavar="PATH", help="keep the run in this file"
     )
     keep.add_argument("--resume", action="store_true", help="go on from the checkpoint")
     keep.add_argument(
         "--every",
-        type=whole(1),
+        type=whole_number(1),
         metavar="N",
         help="blocks between checkpoints: of a few megabytes of a file, or of the lines that came "
         "together (default: 16, and 1024 for standard input)",
@@ -105,130 +121,117 @@ def add(commands: Any) -> None:
     keep.add_argument(
         "--report", type=new_page, metavar="OUT.html", help="a page with all there is to say"
     )
-    run_.set_defaults(run=run)
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run it."""
+    """Learn the file, print the table, and write what was asked for."""
     if args.resume and args.checkpoint is None:
         raise CommandError("--resume needs the --checkpoint to go on from", WRONG_USAGE)
     if args.checkpoint is not None and args.checkpoint.exists() and not args.resume:
         advice = "pass --resume to go on from it, or another name"
         raise CommandError(f"{args.checkpoint} exists already; {advice}", WRONG_USAGE)
-    options.refuse_own(args.file, args.checkpoint, args.predictions, args.plot, args.report)
-    kept = _kept(args) if args.resume else None
-    missing = kept.missing if kept else args.missing or "impute"
-    name, model = _named(args, kept, missing)
-    source = options.source_of(args, kept.columns if kept else None, missing)
-    outcome.refuse_huge(model, len(source.columns.names))
-    done = outcome.Outcome(args.file, name, model, source.columns, missing)
+    outputs = (args.checkpoint, args.predictions, args.plot, args.report)
+    options.refuse_input_as_output(args.file, *outputs)
+    resumed = _read_checkpoint(args) if args.resume else None
+    done, source = _outcome(args, resumed)
+    options.refuse_huge(done.model, done.columns.width)
     try:
-        _learn(args, source, kept, done)
+        _learn(args, source, resumed, done)
     except KeyboardInterrupt as error:
         if done.rows:
-            outcome.show(done, apart=args.predictions == "-")
-        again = shlex.join(["jboost", *(word for word in args.argv if word != "--resume")])
-        kept_or_not = "the run was not kept; --checkpoint PATH would keep it"
-        advice = f"go on with: {again} --resume" if args.checkpoint else kept_or_not
-        advice = "; ".join([f"interrupted after {done.rows:,} rows", *_notes(error), advice])
-        print(f"jboost: {advice}", file=sys.stderr)
+            outcome.show(done, on_stderr=args.predictions == "-")
+        command = shlex.join(["jboost", *(word for word in args.argv if word != "--resume")])
+        advice = "the run was not kept; --checkpoint PATH would keep it"
+        if args.checkpoint:
+            advice = f"go on with: {command} --resume"
+        text = "; ".join([f"interrupted after {done.rows:,} rows", *_notes(error), advice])
+        print(f"jboost: {text}", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError as error:
         for note in _notes(error):
             print(f"jboost: the reader of the output left; {note}", file=sys.stderr)
         raise
-    except CommandError as error:
-        raise _with_notes(error, error) from None
-    except MemoryError as error:
-        raise _with_notes(CommandError(f"{args.file}: {error}"), error) from None
-    except OSError as error:  # of the checkpoint: all others have been made sentences
-        raise _with_notes(_cause(error), error) from None
+    except (CommandError, MemoryError, OSError) as error:
+        raise _as_command_error(error, args.file) from None
     if not done.rows:
         raise CommandError(f"{args.file} has no rows", BAD_DATA)
-    outcome.show(done, apart=args.predictions == "-")
+    outcome.show(done, on_stderr=args.predictions == "-")
     return outcome.write(done, args.plot, args.report)
 
 
-def _kept(args: argparse.Namespace) -> _Kept | None:
-    """What the checkpoint holds, where there is one."""
-    from jboost import catalogue
-    from jboost.checkpoints import checkpoint
-    from jboost.core import checks
-    from jboost.files.columns import Columns
-    from jboost.reports.tally import Tally
-    from jboost.reports.watch import Bands, Learners
-
+def _read_checkpoint(args: argparse.Namespace) -> Resumed | None:
+    """The run that the checkpoint holds, where there is one."""
     if not os.path.exists(args.checkpoint):
         text = f"there is no {args.checkpoint} yet: the run begins with the first row"
         print(f"jboost: {text}", file=sys.stderr)
         return None
     try:
-        found = checkpoint.read(args.checkpoint)
-        own = found.extra["own"]
-        return _Kept(
-            own,
-            found.model,
-            Columns.from_dict(own["columns"]),
-            checks.choice("missing", own["missing"], (*options.POLICIES,)),
-            catalogue.check_name(own["name"]),
-            Tally.from_dict(own["tally"]),
-            Bands.from_dict(own["bands"]) if own.get("bands") else None,
-            Learners.from_dict(own["learners"]) if own.get("learners") else None,
-            None if own["predictions"] is None else int(own["predictions"]),
+        with options.reading_checkpoint(args.checkpoint):
+            saved = checkpoint.read(args.checkpoint)
+        extra = saved.extra["caller"]
+        bands, learners, length = extra["bands"], extra["learners"], extra["predictions"]
+        done = Outcome(
+            args.file,
+            catalogue.check_name(extra["name"]),
+            saved.model,
+            Columns.from_dict(extra["columns"]),
+            checks.choice("missing", extra["missing"], (*options.POLICIES,)),
+            Tally.from_dict(extra["tally"]),
+            Bands.from_dict(bands) if bands else None,
+            Learners.from_dict(learners) if learners else None,
         )
-    except OSError as error:
-        reason = error.strerror or error
-        raise CommandError(f"{args.checkpoint} cannot be read: {reason}") from None
-    except checkpoint.CheckpointError as error:
-        raise CommandError(str(error)) from None
+        return Resumed(done, extra, None if length is None else int(length))
     except (KeyError, TypeError, ValueError, OverflowError):
         raise CommandError(f"{args.checkpoint} was not written by jboost run") from None
 
 
-def _named(args: argparse.Namespace, kept: _Kept | None, missing: str) -> tuple[str, Any]:
-    """The model that is asked for, and what to call it."""
-    from jboost import catalogue
+def _outcome(args: argparse.Namespace, resumed: Resumed | None) -> tuple[Outcome, Source]:
+    """The run that is asked for, before its next row, and its source."""
+    if resumed is None:
+        missing = args.missing or "impute"
+        name, model = _model(args, missing, args.intervals)
+        source = options.source_of(args, None, missing)
+        return Outcome(args.file, name, model, source.columns, missing, Tally(name)), source
+    done = resumed.outcome
+    coverage = done.bands.coverage if done.bands else None
+    if args.intervals not in (None, coverage):
+        before = f"intervals of {coverage:g}" if coverage else "no intervals"
+        text = f"the run to go on with has {before}, and --intervals is {args.intervals:g}"
+        raise CommandError(text, WRONG_USAGE)
+    if args.model is not None or args.set:
+        name, model = _model(args, done.missing, coverage)
+        done = dataclasses.replace(done, name=name, model=model)
+    return done, options.source_of(args, done.columns, done.missing)
 
-    before = kept.bands.coverage if kept and kept.bands else None
-    if kept is not None and args.intervals not in (None, before):
-        had = f"intervals of {before:g}" if before else "no intervals"
-        what = f"the run to go on with has {had}, and --intervals is {args.intervals:g}"
-        raise CommandError(what, WRONG_USAGE)
-    if kept is not None and args.model is None and not args.set:
-        return kept.name, kept.model
-    name, part = options.model_of(args), before or args.intervals
-    try:
+
+def _model(args: argparse.Namespace, missing: str, intervals: float | None) -> tuple[str, Learner]:
+    """The name of the model that is asked for, and the model."""
+    name = options.known_model(args.model)
+    with options.refusing():
         model = catalogue.named(name, options.settings(args, name), impute=missing == "impute")
-        return name, catalogue.resolve(model, intervals=part)
-    except (TypeError, ValueError) as error:
-        raise CommandError(str(error), WRONG_USAGE) from None
+        return name, catalogue.resolve(model, intervals=intervals)
 
 
 def _learn(
-    args: argparse.Namespace, source: Any, kept: _Kept | None, done: outcome.Outcome
+    args: argparse.Namespace, source: Source, resumed: Resumed | None, done: Outcome
 ) -> None:
-    """Go through the stream, and keep the outcome up to date."""
-    from jboost.reports.watch import Watch
-
-    answers: collections.deque[Any] = collections.deque()
-    if kept is not None:
-        done.tally, done.bands, done.learners = kept.tally, kept.bands, kept.learners
+    """Go through the stream, write predictions, and keep the outcome up to date."""
+    watch = Watch.for_model(done.model, learners=bool(args.plot or args.report))
     with contextlib.ExitStack() as stack:
-        progress = stack.enter_context(Progress((0.2, 10.0)))
-        watched = Watch.for_model(done.model, learners=bool(args.plot or args.report))
-        stream = stack.enter_context(_stream(args, source, answers, kept, done, watched))
-        if stream.extra != (kept.own if kept else {}):  # between our reading it and our claim
+        progress = stack.enter_context(Progress())
+        stream = stack.enter_context(_stream(args, source, resumed, done, watch))
+        if stream.extra != (resumed.extra if resumed else {}):  # after we read it, before our claim
             raise CommandError(f"{args.checkpoint} was written by another process; start again")
-        out = stack.enter_context(_predictions(args, kept, stream.position, watched.intervals))
-        stream.extra |= {"columns": done.columns.as_dict(), "missing": done.missing}
-        stream.extra |= {"name": done.name, "file": args.file}
-        done.begin(stream.position, watched)
+        out = stack.enter_context(_predictions(args, resumed, stream.position, watch.intervals))
+        stream.extra |= done.description
+        done.begin(stream.position, watch)
         for block in stream:
-            targets = answers.popleft()
-            done.add(targets, block)
+            done.add(block)
             if out is not None:
-                with _writing(out.path):
-                    out.write(block.start, targets, block.prediction, *outcome.bounds(block))
+                bounds = [block.observed[name] for name in ("low", "high") if watch.intervals]
+                with _writing(args.predictions):
+                    out.write(block.start, block.targets, block.prediction, *bounds)
                     if args.checkpoint is not None:
                         out.sync()
             if args.checkpoint is not None:
@@ -236,85 +239,80 @@ def _learn(
                 stream.extra["predictions"] = out.length if out is not None else None
             done.rows, done.skipped = stream.position, stream.skipped
             if progress.due:
-                progress.say(outcome.line(done))
+                progress.say(outcome.live_line(done))
 
 
 def _stream(
     args: argparse.Namespace,
-    source: Any,
-    answers: Any,
-    kept: _Kept | None,
-    done: outcome.Outcome,
-    watch: Any,
-) -> Any:
-    """The run over the source; the answers of its blocks are put aside for whoever counts them."""
-    import jax
+    source: Source,
+    resumed: Resumed | None,
+    done: Outcome,
+    watch: Watch,
+) -> StreamRun:
+    """The run over the source."""
 
-    from jboost.checkpoints.checkpoint import CheckpointError
-    from jboost.running.stream import run_stream
-
-    def blocks(position: int) -> Iterator[Any]:
+    def blocks(position: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         with options.reading(args.file):
             for x, d in source(position):
-                if len(d):
-                    done.look(position, x)
-                    answers.append(d)
-                    yield x, d
-                    position += len(d)
+                done.look_for_unused(position, x)
+                yield x, d
+                position += len(d)
 
-    model, given = done.model, args.seed is not None or kept is None
-    key = jax.random.key(args.seed or 0) if model.needs_key and given else None
-    every = args.every or (1024 if source.live else 16)
-    keeps: Any = {"checkpoint": args.checkpoint, "every": every, "resume": args.resume}
+    new_key = done.model.needs_key and (args.seed is not None or resumed is None)
     try:
-        ahead = 0 if source.live else 1
-        observe = watch if any(watch) else None
-        return run_stream(model, blocks, key, observe=observe, ahead=ahead, **keeps)
-    except (CheckpointError, ValueError) as error:
+        return run_stream(
+            done.model,
+            blocks,
+            jax.random.key(args.seed or 0) if new_key else None,
+            observe=watch if any(watch) else None,
+            checkpoint=args.checkpoint,
+            every=args.every or (1024 if source.live else 16),
+            resume=args.resume,
+            ahead=0 if source.live else 1,
+        )
+    except ValueError as error:  # a checkpoint of another model, or of another key
         raise CommandError(str(error)) from None
 
 
-def _predictions(args: argparse.Namespace, kept: _Kept | None, position: int, bounded: bool) -> Any:
-    """Where predictions go; what was written after the checkpoint will be made again."""
-    from jboost.files.predictions import Predictions
-
+def _predictions(
+    args: argparse.Namespace, resumed: Resumed | None, position: int, intervals: bool
+) -> AbstractContextManager[Predictions | None]:
+    """The file of predictions; rows after those of the checkpoint are cut off and made again."""
     if args.predictions is None:
         return contextlib.nullcontext()
-    length = kept.predictions if kept else None
+    length = resumed.predictions if resumed else None
     if args.predictions == "-":
-        length = 1 if position else None  # the first line is there
+        length = 1 if position else None  # anything but None: the header was written before
     try:
         with _writing(args.predictions):
-            return Predictions(args.predictions, length, position, intervals=bounded)
+            return Predictions(args.predictions, length, position, intervals=intervals)
     except ValueError as error:
         raise CommandError(str(error)) from None
 
 
-@contextlib.contextmanager
-def _writing(path: Any) -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        where = "standard output" if path == "-" else path
-        reason = error.strerror or error
-        raise CommandError(f"the predictions could not be written to {where}: {reason}") from None
+def _writing(path: os.PathLike[str] | str) -> AbstractContextManager[None]:
+    name = "standard output" if path == "-" else path
+    return explaining(f"the predictions could not be written to {name}")
 
 
 def _notes(error: BaseException) -> list[str]:
-    """What the run says of its checkpoint after a failure."""
+    """What the run has noted on an error about its checkpoint."""
     return getattr(error, "__notes__", [])
 
 
-def _with_notes(said: CommandError, error: BaseException) -> CommandError:
-    return CommandError("; ".join([str(said), *_notes(error)]), said.status)
-
-
-def _cause(error: OSError) -> CommandError:
-    """What went wrong first: a full disk also keeps the checkpoint from being written."""
-    before = error.__context__
-    while before is not None and not isinstance(before, CommandError):
-        before = before.__context__
-    named = f"{error.filename}: " if error.filename else ""
-    return before or CommandError(f"{named}{error.strerror or error}")
+def _as_command_error(error: Exception, file: str) -> CommandError:
+    """The sentence for an error that ended the run, with the notes on the error."""
+    status, text = 1, str(error)
+    if isinstance(error, MemoryError):
+        text = f"{file}: {error}"
+    first: BaseException | None = error
+    if isinstance(error, OSError):  # of the checkpoint: others are explained where they are raised
+        named = f"{error.filename}: " if error.filename else ""
+        text = f"{named}{error.strerror or error}"
+        # A full disk also keeps the checkpoint from being written: say what went wrong first.
+        first = error.__context__
+        while first is not None and not isinstance(first, CommandError):
+            first = first.__context__
+    if isinstance(first, CommandError):
+        status, text = first.status, str(first)
+    return CommandError("; ".join([text, *_notes(error)]), status)

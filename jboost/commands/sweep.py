@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import io
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
+
+from jboost import catalogue, plots
+from jboost.checkpoints.atomic import replacing
 from jboost.commands import options
 from jboost.commands.terminal import (
     BAD_DATA,
     DONE,
-    WRONG_USAGE,
     CommandError,
-    help_of,
+    Subcommands,
+    explaining,
+    help_texts,
+    name_and_value,
     new_file,
     new_picture,
-    setting,
-    whole,
+    whole_number,
 )
+from jboost.core.learner import Learner
+from jboost.sweeps.results import Table
+from jboost.sweeps.sweep import sweep
 
 DESCRIPTION = """\
 Run a model at every point of a grid of settings over one file, each point as
@@ -35,43 +45,39 @@ examples:
 """
 
 
-def add(commands: Any) -> None:
+def add(commands: Subcommands) -> None:
     """Add the subcommand to the parser."""
-    sweep = commands.add_parser(
-        "sweep", help="a model at every point of a grid, on a file", **help_of(DESCRIPTION, EPILOG)
+    parser = commands.add_parser(
+        "sweep",
+        help="a model at every point of a grid, on a file",
+        **help_texts(DESCRIPTION, EPILOG),
     )
-    options.add_data(sweep)
-    options.add_model(sweep)
-    sweep.add_argument(
+    options.add_data(parser)
+    options.add_model(parser)
+    parser.add_argument(
         "--grid",
         action="append",
         required=True,
-        type=setting,
+        type=name_and_value,
         metavar="NAME=V1,V2,…",
         help="values of a setting; with several of these, all combinations",
     )
-    sweep.add_argument(
+    parser.add_argument(
         "--keys",
-        type=whole(1),
+        type=whole_number(1),
         default=1,
         metavar="N",
         help="how often a model that draws at random is run at each point (default: 1)",
     )
-    sweep.add_argument("--table", type=new_file, metavar="OUT.csv", help="write all results")
-    sweep.add_argument("--plot", type=new_picture, metavar="OUT.png", help="lines or a heat map")
-    sweep.set_defaults(run=run)
+    parser.add_argument("--table", type=new_file, metavar="OUT.csv", help="write all results")
+    parser.add_argument("--plot", type=new_picture, metavar="OUT.png", help="lines or a heat map")
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run it."""
-    import jax
-    import numpy as np
-
-    from jboost import catalogue
-    from jboost.sweeps.sweep import sweep
-
-    options.refuse_own(args.file, args.table, args.plot)
-    name = options.model_of(args)
+    """Print the errors and the best point."""
+    options.refuse_input_as_output(args.file, args.table, args.plot)
+    name = options.known_model(args.model)
     fixed = options.settings(args, name)
     source = options.source_of(args)
     with options.reading(args.file):
@@ -79,52 +85,37 @@ def run(args: argparse.Namespace) -> int:
     xs, ds = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
     if not np.isfinite(ds).any():
         raise CommandError(f"{args.file} has no row with an answer", BAD_DATA)
-    impute = (args.missing or "impute") == "impute"
-    grid = {name: values.split(",") for name, values in args.grid}
+    grid = {setting: values.split(",") for setting, values in args.grid}
     keys = jax.random.split(jax.random.key(args.seed or 0), args.keys)
 
-    def make(**point: Any) -> Any:
+    def make(**point: Any) -> Learner:
+        impute = args.missing in (None, "impute")
         return catalogue.named(name, fixed | point, impute=impute)
 
-    try:
-        drawn = make(**{setting: values[0] for setting, values in grid.items()}).needs_key
-        table = sweep(make, grid, xs, ds, keys if drawn else None)
-    except (TypeError, ValueError) as error:
-        raise CommandError(str(error), WRONG_USAGE) from None
+    with options.refusing():
+        draws = make(**{setting: values[0] for setting, values in grid.items()}).needs_key
+        table = sweep(make, grid, xs, ds, keys if draws else None)
     print(f"{len(ds):,} rows of {args.file}\n\n{table}\n")
-    words = " ".join(f"--set {name}={value}" for name, value in table.best().items())
-    print(f"best: {words} (MSE {np.nanmin(table.mean()):.6g})")
+    best = " ".join(f"--set {setting}={value}" for setting, value in table.best().items())
+    print(f"best: {best} (MSE {np.nanmin(table.mean()):.6g})")
     for path, write in ((args.table, _write_table), (args.plot, _write_picture)):
-        try:
-            if path is not None:
+        if path is not None:
+            with explaining(f"{path} could not be written"):
                 write(table, path)
-        except OSError as error:
-            reason = error.strerror or error
-            raise CommandError(f"{path} could not be written: {reason}") from None
     return DONE
 
 
-def _write_table(table: Any, path: Path) -> None:
-    from jboost.checkpoints.atomic import replacing
-
-    if path.exists() and not path.is_file():  # a pipe or a terminal
-        path.write_text(_csv(table))
-        return
-    with replacing(path) as file:
-        file.write(_csv(table).encode())
-
-
-def _write_picture(table: Any, path: Path) -> None:
-    from jboost import plots
-
-    plots.save(table.plot().figure, path)
-
-
-def _csv(table: Any) -> str:
-    import csv
-
+def _write_table(table: Table, path: Path) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table)
     writer.writerows(zip(*(column.tolist() for column in table.values()), strict=True))
-    return text.getvalue()
+    if path.exists() and not path.is_file():  # a pipe or a terminal
+        path.write_text(text.getvalue())
+        return
+    with replacing(path) as file:
+        file.write(text.getvalue().encode())
+
+
+def _write_picture(table: Table, path: Path) -> None:
+    plots.save(table.plot().figure, path)

@@ -1,13 +1,16 @@
-"""What the subcommands share: exit codes, the line of progress, and arguments checked early."""
+"""What all subcommands share: exit statuses, errors in one sentence, arguments checked early."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+Subcommands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 DONE, FAILED, WRONG_USAGE, BAD_DATA, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 3, 130, 141
 EXIT_STATUS = """\
@@ -19,55 +22,36 @@ PICTURES = (".png", ".svg", ".pdf")
 
 
 class CommandError(Exception):
-    """A sentence for the user, and the exit status that goes with it."""
+    """A sentence for the user, and the exit status of the command."""
 
     def __init__(self, message: str, status: int = FAILED):
         super().__init__(message)
         self.status = status
 
 
-class Progress:
-    """What is going on, on standard error: one line that is rewritten on a terminal, else a log.
-
-    Args:
-      pause: seconds between lines, on a terminal and in a log; what comes sooner is left out.
-    """
-
-    def __init__(self, pause: tuple[float, float] = (0.0, 0.0)) -> None:
-        self._rewrites = sys.stderr.isatty()
-        self._pause = pause[0] if self._rewrites else pause[1]
-        self._next = time.monotonic() + self._pause
-
-    def __enter__(self) -> Progress:
-        return self
-
-    @property
-    def due(self) -> bool:
-        """Whether it is time for another line."""
-        return time.monotonic() >= self._next
-
-    def say(self, text: str) -> None:
-        """Show how far things are."""
-        if not self.due:
-            return
-        self._next = time.monotonic() + self._pause
-        start, end = ("\r\x1b[K", "") if self._rewrites else ("", "\n")
-        print(f"{start}{text}", end=end, file=sys.stderr, flush=True)
-
-    def __exit__(self, *_: object) -> None:
-        if self._rewrites:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+@contextmanager
+def explaining(what_failed: str, status: int = FAILED) -> Iterator[None]:
+    """Turn an error of the system into the sentence "what failed: the system's reason"."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise CommandError(f"{what_failed}: {error.strerror or error}", status) from None
 
 
-def help_of(description: str, epilog: str) -> dict[str, Any]:
-    """Help as it is written, with its examples."""
+def help_texts(description: str, epilog: str) -> dict[str, Any]:
+    """Arguments of a parser that prints both texts line by line as they are written."""
     formatter = argparse.RawDescriptionHelpFormatter
     return {"description": description, "epilog": epilog, "formatter_class": formatter}
 
 
-def say_error(message: str) -> None:
-    """One line on standard error."""
+def print_error(message: object) -> None:
+    """Print one line on standard error."""
     print(f"jboost: error: {message}", file=sys.stderr)
+
+
+# Types of arguments, for argparse. ---------------------------------------------------------------
 
 
 def new_file(text: str) -> Path:
@@ -84,21 +68,21 @@ def new_file(text: str) -> Path:
 
 def new_picture(text: str) -> Path:
     """The path of a picture to write."""
-    return _ending(text, PICTURES)
+    return _with_suffix(text, PICTURES)
 
 
 def new_page(text: str) -> Path:
-    """The path of a page to write."""
-    return _ending(text, (".html", ".htm"))
+    """The path of an HTML page to write."""
+    return _with_suffix(text, (".html", ".htm"))
 
 
 def new_output(text: str) -> Path | str:
-    """The path of a file to write, or ``-``."""
+    """The path of a file to write, or ``-`` for standard output."""
     return text if text == "-" else new_file(text)
 
 
-def whole(at_least: int, at_most: int | None = None) -> Any:
-    """A whole number within bounds."""
+def whole_number(at_least: int, at_most: int | None = None) -> Callable[[str], int]:
+    """A function that reads a whole number within these bounds."""
 
     def parse(text: str) -> int:
         try:
@@ -113,8 +97,8 @@ def whole(at_least: int, at_most: int | None = None) -> Any:
     return parse
 
 
-def part(text: str) -> float:
-    """A part of a whole: a number between 0 and 1."""
+def fraction(text: str) -> float:
+    """A number between 0 and 1."""
     try:
         number = float(text)
     except ValueError:
@@ -124,15 +108,15 @@ def part(text: str) -> float:
     return number
 
 
-def setting(text: str) -> tuple[str, str]:
-    """``name=value``."""
+def name_and_value(text: str) -> tuple[str, str]:
+    """The two sides of ``NAME=VALUE``."""
     name, equals, value = text.partition("=")
     if not (name and equals and value):
         raise argparse.ArgumentTypeError(f"must be NAME=VALUE; got {text!r}")
     return name.strip(), value.strip()
 
 
-def _ending(text: str, kinds: tuple[str, ...]) -> Path:
-    if Path(text).suffix.lower() not in kinds:
-        raise argparse.ArgumentTypeError(f"must end in one of {', '.join(kinds)}; got {text!r}")
+def _with_suffix(text: str, suffixes: tuple[str, ...]) -> Path:
+    if Path(text).suffix.lower() not in suffixes:
+        raise argparse.ArgumentTypeError(f"must end in one of {', '.join(suffixes)}; got {text!r}")
     return new_file(text)

@@ -29,8 +29,8 @@ from jboost.core import checks
 from jboost.core.arrays import real
 from jboost.core.errors import long_sum
 from jboost.core.learner import State
-from jboost.core.model import Number, model
 from jboost.core.metric import Answer, Bound, Metric, MetricState, Ring, ratio
+from jboost.core.model import Number, model
 from jboost.core.numerics import Sum
 
 

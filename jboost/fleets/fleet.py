@@ -96,7 +96,7 @@ class Fleet:
         xs, ds = jax.device_put(samples, self._devices[0])
         plan = plan_for(model, state, xs, ds, self.key, None)
         loop = "rounds" if self._by_rounds else plan.form
-        self._worth_of_a_call = blocks.worth_of_a_call(state)
+        self._worth_of_a_call = blocks.samples_per_call(state)
         self._spec = loops.FleetSpec(
             Packing.of(state), loop, self._devices, self.num_features, self.dtype, generator
         )
@@ -206,7 +206,7 @@ class Fleet:
                 for device in range(devices)
             ]
             start = 0
-            for length in blocks.pieces(max(map(len, of_device)), self._worth_of_a_call):
+            for length in blocks.compiled_lengths(max(map(len, of_device)), self._worth_of_a_call):
                 rows = np.full((devices, length), -1)
                 for device, taken in enumerate(of_device):
                     piece = taken[start : start + length]

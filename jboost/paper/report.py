@@ -24,11 +24,11 @@ from jboost.boosting.booster import Boosted
 from jboost.boosting.modes import DataReuse, PoissonReuse, RandomUpdate, Weighted
 from jboost.core import checks
 from jboost.core.learner import State
+from jboost.core.step import Info, Trace
 from jboost.learners.newton import LeastSquares
 from jboost.learners.sgd import NLMS, SGD
 from jboost.paper import theory
 from jboost.paper.theory import Floats
-from jboost.core.step import Info, Trace
 
 _RECORDED = ("y", "e", "lam", "delta", "updates")
 _MODES: dict[type, theory.Mode] = {

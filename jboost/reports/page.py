@@ -1,4 +1,4 @@
-"""The report of a run as one page of HTML that needs nothing else: no network, no script."""
+"""Builds a page of HTML that needs nothing else: no network, no script."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ img { max-width: 100%; } pre { white-space: pre-wrap; }
 
 
 def page(title: str, sections: Iterable[tuple[str, str]]) -> str:
-    """A page of sections, each a heading and HTML.
+    """A page of sections; each is a heading and its HTML.
 
     >>> page("a < b", [("One", text("1 & 2"))]).count("a &lt; b")
     2
     """
-    body = "\n".join(f"<h2>{html.escape(name)}</h2>\n{inside}" for name, inside in sections)
+    body = "\n".join(f"<h2>{html.escape(name)}</h2>\n{content}" for name, content in sections)
     escaped = html.escape(title)
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -45,28 +45,26 @@ def preformatted(words: str) -> str:
 
 
 def table(head: list[str], rows: Iterable[list[str]], *, numbers: bool = True) -> str:
-    """A table whose first column is words and, with ``numbers``, the others numbers."""
+    """A table; with ``numbers`` all columns but the first are set as numbers."""
 
-    def cells(tag: str, row: list[str]) -> str:
-        kinds = ["", *[' class="number"' if numbers else ""] * (len(row) - 1)]
-        cells = (
-            f"<{tag}{kind}>{html.escape(cell)}</{tag}>"
-            for kind, cell in zip(kinds, row, strict=True)
-        )
+    def line(tag: str, row: list[str]) -> str:
+        first, *others = (html.escape(cell) for cell in row)
+        start = f'<{tag} class="number">' if numbers else f"<{tag}>"
+        cells = [f"<{tag}>{first}</{tag}>", *(f"{start}{cell}</{tag}>" for cell in others)]
         return f"<tr>{''.join(cells)}</tr>"
 
-    body = "\n".join(cells("td", row) for row in rows)
-    first = f"<thead>{cells('th', head)}</thead>\n" if any(head) else ""
-    return f"<table>\n{first}<tbody>\n{body}\n</tbody>\n</table>"
+    body = "\n".join(line("td", row) for row in rows)
+    header = f"<thead>{line('th', head)}</thead>\n" if any(head) else ""
+    return f"<table>\n{header}<tbody>\n{body}\n</tbody>\n</table>"
 
 
-def pairs(items: Mapping[str, Any]) -> str:
-    """Names and values, a row each."""
+def pairs(items: Mapping[str, object]) -> str:
+    """A table of names and values."""
     return table(["", ""], [[name, str(value)] for name, value in items.items()], numbers=False)
 
 
 def image(figure: Any, description: str) -> str:
-    """A figure of matplotlib's, within the page itself."""
+    """A figure of matplotlib, embedded in the page."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=120)
     data = base64.b64encode(drawn.getvalue()).decode()

@@ -1,15 +1,16 @@
-"""Pictures of a run: its error over time beside the controls', its band, what each learner did.
+"""Pictures of a run: its errors beside the controls', its intervals, what each learner did.
 
-A booster's λ and z come from ``observe``; see :func:`learners_over_time`. Every function draws on
-the axes that it is given, or else on a new figure.
+Every function draws on the axes that it is given, or on those of a new figure. A booster's λ and z
+are recorded with ``observe``: see :func:`learners_over_time`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from jboost import plots
 from jboost.core import extras
@@ -19,94 +20,103 @@ from jboost.reports.watch import Bands, Learners, step_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    Pair = tuple[Axes, Axes]
+    TwoAxes = tuple[Axes, Axes]
 
-SPANS = 120  # of the stream, in a picture with a row for each learner
+MOST_SPANS = 120  # in a picture with a row for each learner: narrower ones would not be seen
 
 
-def error_over_time(curves: Curves, *, axes: Pair | None = None) -> Pair:
+def error_over_time(curves: Curves, *, axes: TwoAxes | None = None) -> TwoAxes:
     """Two panels: the mean squared error so far, and of each span of the stream.
 
     >>> from jboost.reports.tally import Tally
-    >>> tally = Tally("mine")
-    >>> tally.add(np.arange(9.0), np.arange(9.0) + 0.5)
+    >>> from jboost.running.blocks import Block
+    >>> tally, d = Tally("mine"), np.arange(9.0)
+    >>> tally.add(Block(0, d, d + 0.5, np.zeros(9, bool)))
     >>> [len(ax.lines) for ax in error_over_time(tally.curves())]
     [3, 3]
     """
-    if not len(curves.seen):
-        raise ValueError("there is nothing to draw: no answer was seen")
-    axes = axes or _pair()
-    so_far = ("mean squared error so far", curves.seen, curves.so_far)
-    within = ("mean squared error of each span", curves.ends, curves.within)
-    for ax, (label, seen, by_name) in zip(axes, (so_far, within), strict=True):
-        for style, (name, values) in zip(plots.STYLES, _controls_first(by_name), strict=False):
-            ax.plot(seen, values, label=name, **style)
+    if not len(curves.ends):
+        raise ValueError("there is nothing to draw: no target was seen")
+    axes = axes or _new_axes()
+    titles = ("mean squared error so far", "mean squared error of each span")
+    for ax, title, by_name in zip(axes, titles, (curves.so_far, curves.within), strict=True):
+        model, reference, *others = by_name.items()  # the first style is for the reference
+        for style, (name, values) in zip(plots.STYLES, [reference, model, *others], strict=False):
+            ax.plot(curves.ends, values, label=name, **style)
         values = np.concatenate([*by_name.values()])
         if (values[np.isfinite(values)] > 0).any():
             ax.set_yscale("log", nonpositive="mask")
-        _dress(ax, label, "answers seen")
+        _finish(ax, title, "answers seen")
     axes[0].legend(frameon=False, fontsize="small", handlelength=4)
     return axes
 
 
-def intervals_over_time(bands: Bands, *, axes: Pair | None = None) -> Pair:
-    """Two panels: the last predictions in their band, and which part of the answers lay inside.
+def intervals_over_time(bands: Bands, *, axes: TwoAxes | None = None) -> TwoAxes:
+    """Two panels: the last predictions with their intervals, and the part of the targets inside.
 
+    >>> from jboost.running.blocks import Block
     >>> bands, d = Bands(0.9), np.arange(9.0)
-    >>> bands.add(0, d, d, d - 1, d + 1)
+    >>> bands.add(Block(0, d, d, np.zeros(9, bool), {"low": d - 1, "high": d + 1}))
     >>> [ax.get_title() for ax in intervals_over_time(bands)]
     ['the last 9 rows', 'answers inside, of each span']
     """
-    last, inside = axes or _pair()
+    last, inside = axes or _new_axes()
     rows, d, prediction, low, high = bands.last.T
-    # A bar for each row and no line through them: rows need not have to do with one another.
-    some = np.isfinite(low) & np.isfinite(high)
-    bars = {"color": "#56B4E9", "linewidth": min(2.5, 250 / max(len(rows), 1)), "zorder": 1}
-    last.vlines(rows[some], low[some], high[some], label=f"{bands.coverage:g} interval", **bars)
-    out = (d < low) | (d > high)
+    # A bar for each row, without a line through them: neighbouring rows may be unrelated.
+    bounded = np.isfinite(low) & np.isfinite(high)
+    last.vlines(
+        rows[bounded],
+        low[bounded],
+        high[bounded],
+        label=f"{bands.coverage:g} interval",
+        color="#56B4E9",
+        linewidth=min(2.5, 250 / max(len(rows), 1)),
+        zorder=1,
+    )
+    outside = (d < low) | (d > high)
     last.plot(rows, prediction, "_", color="#0072B2", markersize=3, label="prediction")
-    for chosen, color, name in ((~out, "black", "answer"), (out, "#D55E00", "answer outside")):
-        last.plot(rows[chosen], d[chosen], ".", color=color, markersize=4, label=name)
+    last.plot(rows[~outside], d[~outside], ".", color="black", markersize=4, label="answer")
+    last.plot(rows[outside], d[outside], ".", color="#D55E00", markersize=4, label="answer outside")
     last.legend(frameon=False, fontsize="small", ncols=2, loc="upper left")
-    low, high = last.get_ylim()
-    last.set_ylim(low, high + 0.3 * (high - low))  # room for the names
-    _dress(last, f"the last {len(rows):,} rows", "row")
+    bottom, top = last.get_ylim()
+    last.set_ylim(bottom, top + 0.3 * (top - bottom))  # room for the legend
+    _finish(last, f"the last {len(rows):,} rows", "row")
     ends, means = bands.spans.over_time(at_least=100)
     inside.axhline(bands.coverage, color="black", linewidth=1.0, label="wanted")
     inside.plot(ends, means[:, 0], label="measured", **plots.STYLES[1])
     inside.set_ylim(bottom=min(0.5, bands.coverage), top=1.02)
     inside.legend(frameon=False, fontsize="small", loc="lower right")
-    _dress(inside, "answers inside, of each span", "rows seen")
+    _finish(inside, "answers inside, of each span", "rows seen")
     return last, inside
 
 
 def learners_of(
-    learners: Learners, *, names: Sequence[str] | None = None, axes: Pair | None = None
-) -> Pair:
-    """Two panels over time with a row for each learner: λ, and its weight z.
+    learners: Learners, *, names: Sequence[str] | None = None, axes: TwoAxes | None = None
+) -> TwoAxes:
+    """Two panels over time with a row for each learner: λ, and the weight z.
 
-    Where every λ is 1, as in a mixture, z comes first and then each learner's share.
+    Where every λ is 1, as in a mixture, the panels are z and the share of each learner.
     """
-    first, second = axes or _pair()
+    first, second = axes or _new_axes()
     lam, z, T, m = learners.lam, learners.z, learners.rows, learners.m
     if np.nanmin(lam) < 1:
         _heat(first, lam.T, T, m, "λ")
         _heat(second, z.T, T, m, "z")
     else:
         _heat(first, z.T, T, m, "z")
-        _shares(second, learners.shares, step=step_of(m))
+        _bars(second, learners.shares, step=step_of(m))
     if names is not None and len(names) == m == len(z.T):
         first.set_yticks(range(1, m + 1), names, fontsize="small")
         first.set_ylabel("")
     return first, second
 
 
-def learners_over_time(values: Any, name: str, *, ax: Axes | None = None) -> Axes:
+def learners_over_time(values: ArrayLike, name: str, *, ax: Axes | None = None) -> Axes:
     """A row for each learner, time to the right, the mean of each span as a colour.
 
     Args:
       values: (T, m), such as λ or z, recorded with ``observe=lambda state, info: info.lam``.
-      name: what they are called.
+      name: what the values are called.
       ax: where to draw; by default the only axes of a new figure.
 
     >>> import jboost as jb
@@ -116,47 +126,21 @@ def learners_over_time(values: Any, name: str, *, ax: Axes | None = None) -> Axe
     >>> ax.get_ylabel(), ax.images[0].get_array().shape
     ('learner', (5, 120))
     """
-    values = _per_learner("values", values)
-    T, m = values.shape
-    parts = np.array_split(values, min(SPANS, T))
-    means = np.stack([part.mean(axis=0) for part in parts], axis=1)
-    ax = plots.grid(1, 1)[1][0, 0] if ax is None else ax
-    assert ax is not None
-    return _heat(ax, means, T, m, name)
+    array = _per_learner("values", values)
+    T, m = array.shape
+    spans = np.array_split(array, min(MOST_SPANS, T))
+    means = np.stack([span.mean(axis=0) for span in spans], axis=1)
+    return _heat(ax or _new_axes(1)[0], means, T, m, name)
 
 
-def _heat(ax: Axes, means: np.ndarray, T: int, m: int, name: str) -> Axes:
-    """Means, (learners, spans), as colours."""
-    known = means[np.isfinite(means)]
-    signed = bool((known < 0).any())
-    most = float(np.abs(known).max(initial=0.0)) or 1.0
-    image = ax.imshow(
-        means,
-        aspect="auto",
-        interpolation="nearest",
-        extent=(0, T, m + 0.5, 0.5),
-        cmap="PuOr" if signed else "cividis",
-        vmin=-most if signed else 0.0,
-        vmax=most,
-    )
-    tickers = extras.need("matplotlib.ticker", "plot")
-    ax.xaxis.set_major_locator(tickers.MaxNLocator(5, integer=True))
-    ax.xaxis.set_major_formatter(tickers.StrMethodFormatter("{x:,.0f}"))
-    ax.yaxis.set_major_locator(tickers.MaxNLocator(10, integer=True, min_n_ticks=1))
-    ax.set(xlabel="samples seen", ylabel="learner")
-    ax.set_title(f"{name} over time", fontsize="medium")
-    ax.figure.colorbar(image, ax=ax)
-    return ax
-
-
-def contributions(y: Any, z: Any, d: Any, *, ax: Axes | None = None) -> Axes:
-    """Bars: the part that each learner has in the prediction Σ_k z_k y_k.
+def contributions(y: ArrayLike, z: ArrayLike, d: ArrayLike, *, ax: Axes | None = None) -> Axes:
+    """Bars: the share that each learner has in the prediction Σ_k z_k y_k.
 
     It is the learner's share of what the prediction has in common with the target,
 
-        cov(z_k y_k, d) / Σ_j cov(z_j y_j, d),
+        cov(z_k y_k, d) / Σ_j cov(z_j y_j, d).
 
-    which add up to one; a negative one holds the others back.
+    The shares add up to one; a learner with a negative share holds the others back.
 
     Args:
       y: (T, m), the learners' predictions, ``info.y``.
@@ -173,50 +157,66 @@ def contributions(y: Any, z: Any, d: Any, *, ax: Axes | None = None) -> Axes:
     d = np.asarray(d, np.float64)
     if y.shape != z.shape or d.shape != y.shape[:1]:
         raise ValueError(f"y, z and d must be of one run; got {y.shape}, {z.shape} and {d.shape}")
-    known = np.isfinite(d)
-    common = (d[known] - d[known].mean()) @ (z * y)[known]
-    ax = plots.grid(1, 1)[1][0, 0] if ax is None else ax
-    assert ax is not None
-    return _shares(ax, common / (common.sum() or 1.0))
+    finite = np.isfinite(d)
+    covariance = (d[finite] - d[finite].mean()) @ (z * y)[finite]
+    return _bars(ax or _new_axes(1)[0], covariance / (covariance.sum() or 1.0))
 
 
-def _shares(ax: Axes, shares: np.ndarray, step: int = 1) -> Axes:
-    """A bar for each learner, or for every so many-th."""
+def _heat(ax: Axes, means: np.ndarray, T: int, m: int, name: str) -> Axes:
+    """Draw means, (learners, spans), as colours."""
+    finite = means[np.isfinite(means)]
+    signed = bool((finite < 0).any())
+    largest = float(np.abs(finite).max(initial=0.0)) or 1.0
+    image = ax.imshow(
+        means,
+        aspect="auto",
+        interpolation="nearest",
+        extent=(0, T, m + 0.5, 0.5),
+        cmap="PuOr" if signed else "cividis",
+        vmin=-largest if signed else 0.0,
+        vmax=largest,
+    )
+    tickers = extras.need("matplotlib.ticker", "plot")
+    ax.yaxis.set_major_locator(tickers.MaxNLocator(10, integer=True, min_n_ticks=1))
+    ax.set_ylabel("learner")
+    _label(ax, f"{name} over time", "samples seen")
+    ax.figure.colorbar(image, ax=ax)
+    return ax
+
+
+def _bars(ax: Axes, shares: np.ndarray, step: int = 1) -> Axes:
+    """Draw a bar for each share; the learners are numbered 1, 1 + step, ...."""
     ax.bar(np.arange(1, step * len(shares) + 1, step), shares, width=0.8 * step, color="#0072B2")
     ax.axhline(0.0, color="black", linewidth=0.8)
-    tickers = extras.need("matplotlib.ticker", "plot")
-    ax.xaxis.set_major_locator(tickers.MaxNLocator(10, integer=True, min_n_ticks=1))
-    ax.set_xlabel("learner")
-    ax.set_title("share of the prediction", fontsize="medium")
+    _label(ax, "share of the prediction", "learner", ticks=10)
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 
-def _per_learner(name: str, values: Any) -> np.ndarray:
-    values = np.asarray(values, np.float64)
-    if values.ndim != 2 or not values.size:
-        raise ValueError(f"{name} must have shape (T, m), T >= 1; got {values.shape}")
-    return values
+def _per_learner(name: str, values: ArrayLike) -> np.ndarray:
+    array = np.asarray(values, np.float64)
+    if array.ndim != 2 or not array.size:
+        raise ValueError(f"{name} must have shape (T, m), T >= 1; got {array.shape}")
+    return array
 
 
-def _controls_first(by_name: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The reference, which the first style is for; then the model, in the strongest colour."""
-    model, reference, *others = by_name.items()
-    return [reference, model, *others]
+def _new_axes(columns: int = 2) -> TwoAxes:
+    """Axes side by side on a new figure: two, or one."""
+    return tuple(plots.grid(1, columns)[1][0])
 
 
-def _pair() -> Pair:
-    left, right = plots.grid(1, 2)[1][0]
-    return left, right
-
-
-def _dress(ax: Any, title: str, time: str) -> None:
-    """Thousands with commas, and no frame."""
-    tickers = extras.need("matplotlib.ticker", "plot")
-    ax.xaxis.set_major_locator(tickers.MaxNLocator(5, integer=True))
-    ax.xaxis.set_major_formatter(tickers.StrMethodFormatter("{x:,.0f}"))
-    ax.set_title(title, fontsize="medium")
-    ax.set_xlabel(time)
+def _finish(ax: Axes, title: str, time: str) -> None:
+    """Add titles and a light grid, and remove the frame."""
+    _label(ax, title, time)
     ax.grid(color="0.9", linewidth=0.6)
     ax.margins(x=0.01)
     ax.spines[["top", "right"]].set_visible(False)
+
+
+def _label(ax: Axes, title: str, below: str, *, ticks: int = 5) -> None:
+    """Add titles, and whole numbers with commas below."""
+    tickers = extras.need("matplotlib.ticker", "plot")
+    ax.xaxis.set_major_locator(tickers.MaxNLocator(ticks, integer=True, min_n_ticks=1))
+    ax.xaxis.set_major_formatter(tickers.StrMethodFormatter("{x:,.0f}"))
+    ax.set_title(title, fontsize="medium")
+    ax.set_xlabel(below)

@@ -1,140 +1,113 @@
-"""The account of a run over a stream: its errors so far, lately and over time, beside controls.
-
-Constant in memory however long the stream, and kept in a checkpoint as JSON, so that a run that
-goes on has the whole account. No number depends on how the stream was cut into blocks.
-"""
+"""The account of a run's errors: so far, lately and over time, beside those of two controls."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jboost.core.numerics import LARGEST
-from jboost.reports.spans import as_text, from_text
+from jboost.reports.spans import Spans, as_text, from_text
+from jboost.running.blocks import Block
 
-MOST_POINTS = 512  # of a curve; beyond, every second is dropped
-SPANS = 64  # of a curve that shows each by itself
-WINDOW = 1000
+WINDOW = 1000  # targets that count as "lately"
 
 
 class Curves(NamedTuple):
-    """Errors over time, by name.
+    """Errors over time, in dictionaries by the names of the model and the controls.
 
-    seen: (k,) how many answers had been seen; so_far: (k,) the mean squared error until then.
-    ends: (n,) where spans of the stream end; within: (n,) the mean squared error of each.
+    ends: (k,) numbers of targets at which spans of the stream end.
+    so_far: (k,) for each name, the mean squared error over all targets until there.
+    within: (k,) for each name, the mean squared error of the span.
     """
 
-    seen: np.ndarray
-    so_far: dict[str, np.ndarray]
     ends: np.ndarray
+    so_far: dict[str, np.ndarray]
     within: dict[str, np.ndarray]
 
 
 class Tally:
-    """Squared errors of a model's predictions, and of two that do not look at x.
+    """Squared errors of a model's predictions, and of two controls that do not look at x.
 
-    The controls are those of :mod:`jboost.baselines`, here on the host: the mean of all targets so
-    far, and the target before; both 0 before the first.
+    The controls are those of :mod:`jboost.baselines`: the mean of all targets so far, and the
+    target before. Both predict 0 before the first target.
 
     Args:
       name: what the model is called.
-      window: how many of the last answers ``lately`` is of.
 
-    >>> tally = Tally("mine", window=2)
-    >>> tally.add(np.array([1.0, 3.0, np.nan, 2.0]), np.array([1.0, 1.0, 9.0, 1.0]))
+    >>> tally = Tally("mine")
+    >>> d = np.array([1.0, 3.0, np.nan, 2.0])
+    >>> tally.add(Block(0, d, np.array([1.0, 1.0, 9.0, 1.0]), skipped=np.isnan(d)))
     >>> tally.mse
     {'mine': 1.666..., 'running mean': 1.666..., 'last value': 2.0}
-    >>> tally.lately
-    2.5
     """
 
-    def __init__(self, name: str, window: int = WINDOW):
+    def __init__(self, name: str):
         self.names = (name, "running mean", "last value")
-        self.scored = 0
-        self._window = window
-        self._targets = (0.0, 0.0)  # their sum, and the last of them
-        self._errors = np.zeros(3)
-        self._recent = np.zeros(0)
-        self._stride = 1
-        self._points = np.zeros((0, 4))  # answers seen, and the errors so far
+        self._target_sum, self._last_target = 0.0, 0.0
+        self._errors = np.zeros(3)  # sums over time, of the model and the controls
+        self._recent = np.zeros(0)  # the model's last errors
+        self._spans = Spans(3)  # the errors of the model and the controls
+
+    @property
+    def scored(self) -> int:
+        """How many predictions had a usable target."""
+        return self._spans.rows
 
     @property
     def mse(self) -> dict[str, float]:
-        """The mean squared error of each so far; NaN before the first answer."""
+        """The mean squared error so far, by name; NaN before the first target."""
         means = self._errors / (self.scored or np.nan)
         return dict(zip(self.names, means.tolist(), strict=True))
 
     @property
     def lately(self) -> float:
-        """The model's mean squared error over the last answers."""
+        """The model's mean squared error over the last 1000 targets; NaN before the first."""
         return float(self._recent.mean()) if len(self._recent) else float("nan")
 
-    def add(self, targets: np.ndarray, predictions: np.ndarray) -> None:
-        """Count a block: targets (n,), unusable where there is no answer, and predictions (n,)."""
-        known = np.abs(targets) < LARGEST
-        d, estimates = (array[known].astype(np.float64) for array in (targets, predictions))
+    def add(self, block: Block) -> None:
+        """Count a block."""
+        d = block.targets[block.scored].astype(np.float64)
         if not len(d):
             return
-        total, last = self._targets
-        sums = np.cumsum(np.append(total, d))  # one after the other, so that a cut changes no bit
+        # Sums are taken row by row, so that no bit depends on how the stream was cut.
+        target_sums = np.cumsum(np.append(self._target_sum, d))
         counts = np.arange(self.scored, self.scored + len(d))
-        before = np.append(last, d[:-1])
-        made = np.column_stack([estimates, sums[:-1] / np.maximum(counts, 1), before])
-        errors = np.square(made - d[:, None])
-        so_far = np.cumsum(np.vstack([self._errors, errors]), axis=0)[1:]
-        self.scored += len(d)
-        self._targets, self._errors = (float(sums[-1]), float(d[-1])), so_far[-1]
-        self._recent = np.concatenate([self._recent, errors[:, 0]])[-self._window :]
-        self._keep(np.column_stack([counts + 1, so_far]))
+        means = target_sums[:-1] / np.maximum(counts, 1)
+        before = np.append(self._last_target, d[:-1])
+        errors = np.column_stack([block.squared_errors, (means - d) ** 2, (before - d) ** 2])
+        self._target_sum, self._last_target = float(target_sums[-1]), float(d[-1])
+        self._errors = np.cumsum(np.vstack([self._errors, errors]), axis=0)[-1]
+        self._recent = np.concatenate([self._recent, errors[:, 0]])[-WINDOW:]
+        self._spans.add(errors)
 
     def curves(self) -> Curves:
-        """The errors over time, at no more than some hundred points."""
-        points = self._points
-        if self.scored and (not len(points) or points[-1, 0] < self.scored):
-            points = np.vstack([points, [self.scored, *self._errors]])
-        spans = points[:: -max(len(points) // SPANS, 1)][::-1]  # the last one ends with the stream
-        within = np.diff(spans, axis=0, prepend=0)
-        return Curves(
-            points[:, 0],
-            dict(zip(self.names, (points[:, 1:] / points[:, :1]).T, strict=True)),
-            spans[:, 0],
-            dict(zip(self.names, (within[:, 1:] / within[:, :1]).T, strict=True)),
-        )
+        """The errors over time."""
+        ends, within = self._spans.over_time()
+        so_far = np.cumsum(within * np.diff(ends, prepend=0)[:, None], axis=0) / ends[:, None]
+        so_far, within = (dict(zip(self.names, each.T, strict=True)) for each in (so_far, within))
+        return Curves(ends, so_far, within)
 
     def as_dict(self) -> dict[str, Any]:
-        """What JSON can hold."""
+        """The account as JSON can hold it."""
         return {
             "name": self.names[0],
-            "window": self._window,
-            "scored": self.scored,
-            "stride": self._stride,
-            "targets": as_text(self._targets),
+            "targets": as_text([self._target_sum, self._last_target]),
             "errors": as_text(self._errors),
             "recent": as_text(self._recent),
-            "points": as_text(self._points),
+            "spans": self._spans.as_dict(),
         }
 
     @classmethod
-    def from_dict(cls, kept: Any) -> Tally:
+    def from_dict(cls, saved: Mapping[str, Any]) -> Tally:
         """The account that :meth:`as_dict` described.
 
         >>> Tally.from_dict(Tally("mine").as_dict()).names
         ('mine', 'running mean', 'last value')
         """
-        tally = cls(str(kept["name"]), int(kept["window"]))
-        tally.scored, tally._stride = int(kept["scored"]), int(kept["stride"])
-        total, last = from_text(kept["targets"]).tolist()
-        tally._targets = total, last
-        tally._errors = from_text(kept["errors"]).reshape(3)
-        tally._recent = from_text(kept["recent"])
-        tally._points = from_text(kept["points"]).reshape(-1, 4)
+        tally = cls(str(saved["name"]))
+        tally._target_sum, tally._last_target = from_text(saved["targets"]).tolist()
+        tally._errors = from_text(saved["errors"]).reshape(3)
+        tally._recent = from_text(saved["recent"])
+        tally._spans = Spans.from_dict(saved["spans"])
         return tally
-
-    def _keep(self, points: np.ndarray) -> None:
-        """Keep the points at multiples of the stride, and widen it where they become too many."""
-        kept = np.vstack([self._points, points[points[:, 0] % self._stride == 0]])
-        while len(kept) > MOST_POINTS:
-            self._stride *= 2
-            kept = kept[kept[:, 0] % self._stride == 0]
-        self._points = kept

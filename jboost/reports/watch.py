@@ -1,32 +1,31 @@
-"""What a run over a stream is watched for besides its errors: its intervals and its learners.
-
-Both accounts are constant in memory and kept in a checkpoint as JSON, like that of the errors
-(:mod:`jboost.reports.tally`).
-"""
+"""What is observed of a run besides its errors, and the accounts of its intervals and learners."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from jax import Array
 
 from jboost.boosting.booster import Boosted
 from jboost.core.learner import Learner, State
-from jboost.core.numerics import LARGEST
+from jboost.core.step import Info
 from jboost.reports.spans import Spans, as_text, from_text
 from jboost.reports.tally import WINDOW
+from jboost.running.blocks import Block
 from jboost.wrappers.intervals import Intervals
 
-LAST = 200  # rows of the picture of a band
-MOST_LEARNERS = 40  # of a booster of more, every second, third, … is watched
-SAMPLES = 16  # of a span: λ and z are looked at now and then
+LAST_ROWS = 200  # in the picture of the intervals: more bars than that run into one another
+MOST_LEARNERS = 40  # of a booster with more, every second, third, … learner is watched
+SAMPLES = 16  # rows of a span in which λ and z are looked at: their means change slowly
 
 
 class Watch(NamedTuple):
-    """An ``observe`` for what is asked; equal ones are one function, and compile once.
+    """An ``observe`` function; equal ones are the same function to JAX, and compile once.
 
-    intervals: whether the bounds are recorded, low and high.
-    learners: how many learners there are whose λ, z and z y are; 0 for none.
+    intervals: whether to record the bounds of the intervals, ``low`` and ``high``.
+    learners: of how many learners to record λ, z and the products z y; 0 for none.
     """
 
     intervals: bool = False
@@ -34,123 +33,119 @@ class Watch(NamedTuple):
 
     @classmethod
     def for_model(cls, model: Learner, *, learners: bool) -> Watch:
-        """All that a model reports, or all but its learners."""
+        """Record the intervals of a model that has them and, on request, its learners."""
         booster = booster_in(model) if learners else None
         return cls(isinstance(model, Intervals), booster.m if booster else 0)
 
-    def __call__(self, state: State, info: Any) -> dict[str, Any]:
+    def __call__(self, state: State, info: Info) -> dict[str, Array]:
         del state
-        seen = {"low": info.low, "high": info.high} if self.intervals else {}
+        observed = {"low": info.low, "high": info.high} if self.intervals else {}
         if self.learners:
-            some = slice(None, None, step_of(self.learners))
-            seen |= {"lam": info.lam[some], "z": info.z[some], "part": (info.z * info.y)[some]}
-        return seen
+            watched = slice(None, None, step_of(self.learners))
+            observed |= {"lam": info.lam[watched], "z": info.z[watched]}
+            observed["zy"] = (info.z * info.y)[watched]
+        return observed
 
 
-def booster_in(model: Any) -> Boosted | None:
-    """The booster whose λ and z a model reports, within pipelines and wrappers."""
-    while isinstance(model, Learner) and not isinstance(model, Boosted):
-        model = getattr(model, "learner", None)
-    return model if isinstance(model, Boosted) else None
+def booster_in(model: Learner) -> Boosted | None:
+    """The booster within pipelines and wrappers, whose λ and z the model reports."""
+    inner: object = model
+    while isinstance(inner, Learner) and not isinstance(inner, Boosted):
+        inner = getattr(inner, "learner", None)
+    return inner if isinstance(inner, Boosted) else None
 
 
 def step_of(m: int) -> int:
-    """Every which one of m learners is watched."""
+    """1 if all of m learners are watched, 2 if every second is, and so on."""
     return -(-m // MOST_LEARNERS)
 
 
 class Bands:
-    """Which part of the answers the intervals of a run held, and how wide they were.
+    """The account of a run's intervals: how many targets lay inside, and how wide they were.
 
-    Answers whose interval is unbounded, as the first one is, do not count.
+    Targets whose interval is unbounded, as the first is, do not count.
 
     Args:
-      coverage: the part that is wanted.
-      window: how many of the last answers ``lately`` is of.
+      coverage: the part of the targets that should lie inside.
 
-    >>> bands = Bands(0.9, window=2)
-    >>> d, low, high = np.array([[1.0, 5.0, 2.0], [0.0, 0.0, 0.0], [2.0, 2.0, 4.0]])
-    >>> bands.add(0, d, d, low, high)
-    >>> round(bands.covered, 3), bands.lately, round(bands.width, 3)
-    (0.667, 0.5, 2.667)
+    >>> bands, d = Bands(0.9), np.array([1.0, 5.0, 2.0])
+    >>> observed = {"low": np.zeros(3), "high": np.array([2.0, 2.0, 4.0])}
+    >>> bands.add(Block(0, d, d, np.zeros(3, bool), observed))
+    >>> round(bands.covered, 3), round(bands.width, 3)
+    (0.667, 2.667)
     """
 
-    def __init__(self, coverage: float, window: int = WINDOW):
+    def __init__(self, coverage: float):
         self.coverage = coverage
-        self.spans = Spans(2)  # covered, width
-        self.last = np.zeros((0, 5))  # row, answer, prediction, low, high
-        self._window = window
-        self._totals = np.zeros(3)  # answers, covered, widths
+        self.spans = Spans(2)  # whether the target lay inside, and the width
+        self.last = np.zeros((0, 5))  # row, target, prediction, low, high
         self._recent = np.zeros(0)
 
     @property
     def covered(self) -> float:
-        """The part of the answers that lay inside so far; NaN before the first."""
-        return float(self._totals[1] / (self._totals[0] or np.nan))
+        """The part of the targets that lay inside so far; NaN before the first."""
+        return float(self.spans.mean[0])
 
     @property
     def lately(self) -> float:
-        """The same for the last answers."""
+        """The part of the last 1000 targets that lay inside; NaN before the first."""
         return float(self._recent.mean()) if len(self._recent) else float("nan")
 
     @property
     def width(self) -> float:
-        """The mean width."""
-        return float(self._totals[2] / (self._totals[0] or np.nan))
+        """The mean width; NaN before the first target."""
+        return float(self.spans.mean[1])
 
-    def add(self, start: int, *block: np.ndarray) -> None:
-        """Count a block after ``start`` rows: targets, predictions, low and high, each (n,)."""
-        d, _, low, high = block = tuple(array.astype(np.float64) for array in block)
+    def add(self, block: Block) -> None:
+        """Count a block in which :class:`Watch` has observed ``low`` and ``high``."""
+        arrays = (block.targets, block.prediction, block.observed["low"], block.observed["high"])
+        d, prediction, low, high = (array.astype(np.float64) for array in arrays)
         inside, width = ((low <= d) & (d <= high)).astype(np.float64), high - low
-        known = (np.abs(d) < LARGEST) & np.isfinite(width)
-        each = np.column_stack([np.ones(len(d)), inside, width])[known]
-        # One after the other, so that a cut changes no bit.
-        self._totals = np.cumsum(np.vstack([self._totals, each]), axis=0)[-1]
-        self._recent = np.concatenate([self._recent, inside[known]])[-self._window :]
-        self.spans.add(np.where(known, inside, np.nan), width)
-        rows = np.arange(start + 1, start + 1 + len(d))
-        self.last = np.vstack([self.last, np.column_stack([rows, *block])[-LAST:]])[-LAST:]
+        counts = block.scored & np.isfinite(width)
+        self._recent = np.concatenate([self._recent, inside[counts]])[-WINDOW:]
+        self.spans.add(np.where(counts, inside, np.nan), width)
+        rows = np.arange(block.start + 1, block.start + 1 + len(d))
+        last = np.column_stack([rows, d, prediction, low, high])[-LAST_ROWS:]
+        self.last = np.vstack([self.last, last])[-LAST_ROWS:]
 
     def as_dict(self) -> dict[str, Any]:
-        """What JSON can hold."""
+        """The account as JSON can hold it."""
         return {
             "coverage": self.coverage,
-            "window": self._window,
-            "totals": as_text(self._totals),
             "recent": as_text(self._recent),
             "last": as_text(self.last),
             "spans": self.spans.as_dict(),
         }
 
     @classmethod
-    def from_dict(cls, kept: Any) -> Bands:
+    def from_dict(cls, saved: Mapping[str, Any]) -> Bands:
         """The account that :meth:`as_dict` described."""
-        bands = cls(float(kept["coverage"]), int(kept["window"]))
-        bands._totals = from_text(kept["totals"]).reshape(3)
-        bands._recent = from_text(kept["recent"])
-        bands.last = from_text(kept["last"]).reshape(-1, 5)
-        bands.spans = Spans.from_dict(kept["spans"])
+        bands = cls(float(saved["coverage"]))
+        bands._recent = from_text(saved["recent"])
+        bands.last = from_text(saved["last"]).reshape(-1, 5)
+        bands.spans = Spans.from_dict(saved["spans"])
         return bands
 
 
 class Learners:
-    """What each learner of a booster did over a run: its λ, its weight z, its share.
+    """The account of a booster's learners: the λ, the weight z and the share of each.
 
     Args:
-      m: how many there are.
-      start: how many rows went by unseen before the first.
+      m: how many learners there are.
+      start: how many rows of the stream came before the first that is added.
 
     >>> learners = Learners(2)
     >>> z, y = np.full((3, 2), 0.5), np.array([[1.0, 2.0], [2.0, 4.0], [4.0, 8.0]])
-    >>> learners.add(y[:, 0], {"lam": np.ones((3, 2)), "z": z, "part": z * y})
+    >>> observed = {"lam": np.ones((3, 2)), "z": z, "zy": z * y}
+    >>> learners.add(Block(0, y[:, 0], y[:, 0], np.zeros(3, bool), observed))
     >>> learners.shares.round(3)
     array([0.333, 0.667])
     """
 
     def __init__(self, m: int, *, start: int = 0):
         self.m = m
-        shown = len(range(0, m, step_of(m)))
-        self._spans = Spans(4 * shown + 1, samples=SAMPLES, start=start)
+        watched = len(range(0, m, step_of(m)))
+        self._spans = Spans(4 * watched + 1, samples=SAMPLES, start=start)  # see _vectors
 
     @property
     def rows(self) -> int:
@@ -160,47 +155,49 @@ class Learners:
     @property
     def lam(self) -> np.ndarray:
         """(k, learners) the mean λ of each span."""
-        return self._part(self._spans.over_time()[1], 0)
+        return np.split(self._spans.over_time()[1][:, :-1], 4, axis=1)[0]
 
     @property
     def z(self) -> np.ndarray:
         """(k, learners) the mean z of each span."""
-        return self._part(self._spans.over_time()[1], 1)
+        return np.split(self._spans.over_time()[1][:, :-1], 4, axis=1)[1]
 
     @property
     def shares(self) -> np.ndarray:
-        """(learners,) what each has in the prediction, as :func:`.pictures.contributions`."""
-        mean = self._spans.mean
-        common = self._part(mean, 3) - self._part(mean, 2) * mean[-1]
-        return common / (common.sum() or np.nan)
+        """(learners,) the share of each in the prediction: see :func:`.pictures.contributions`."""
+        return self.table[:, 3]
 
     @property
     def table(self) -> np.ndarray:
         """(learners, 4) the number of each learner, its mean λ and z, and its share."""
-        mean, numbers = self._spans.mean, np.arange(1, self.m + 1, step_of(self.m))
-        return np.column_stack([numbers, self._part(mean, 0), self._part(mean, 1), self.shares])
+        *means, d = self._spans.mean
+        lam, z, zy, zyd = np.split(np.array(means), 4)
+        covariance = zyd - zy * d
+        shares = covariance / (covariance.sum() or np.nan)
+        return np.column_stack([np.arange(1, self.m + 1, step_of(self.m)), lam, z, shares])
 
-    def add(self, targets: np.ndarray, seen: dict[str, np.ndarray]) -> None:
-        """Count a block: targets, (n,), and what :class:`Watch` saw, (n, learners) each."""
-        with np.errstate(all="ignore"):  # what diverges does not count
-            self._spans.add(seen["lam"], seen["z"], seen["part"], targets, of=_vectors)
+    def add(self, block: Block) -> None:
+        """Count a block in which :class:`Watch` has observed the learners."""
+        observed = block.observed
+        with np.errstate(all="ignore"):  # rows in which something diverged do not count
+            self._spans.add(
+                observed["lam"], observed["z"], observed["zy"], block.targets, vectors=_vectors
+            )
 
     def as_dict(self) -> dict[str, Any]:
-        """What JSON can hold."""
+        """The account as JSON can hold it."""
         return {"m": self.m, "spans": self._spans.as_dict()}
 
     @classmethod
-    def from_dict(cls, kept: Any) -> Learners:
+    def from_dict(cls, saved: Mapping[str, Any]) -> Learners:
         """The account that :meth:`as_dict` described."""
-        learners = cls(int(kept["m"]))
-        learners._spans = Spans.from_dict(kept["spans"])
+        learners = cls(int(saved["m"]))
+        learners._spans = Spans.from_dict(saved["spans"])
         return learners
 
-    def _part(self, means: np.ndarray, number: int) -> np.ndarray:
-        shown = means.shape[-1] // 4
-        return means[..., number * shown : (number + 1) * shown]
 
-
-def _vectors(block: list[np.ndarray]) -> np.ndarray:
-    lam, z, part, d = block
-    return np.column_stack([lam, z, part, part * d[:, None], d])
+def _vectors(arrays: list[np.ndarray]) -> np.ndarray:
+    """For each row λ, z, z y and z y d of all learners, then d; NaN where a learner diverged."""
+    lam, z, zy, d = arrays
+    vectors = np.column_stack([lam, z, zy, zy * d[:, None], d])
+    return np.where(np.isfinite(vectors), vectors, np.nan)

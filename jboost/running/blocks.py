@@ -1,4 +1,4 @@
-"""The data of a stream on its way to the compiled loop: pulled, checked, copied and cut to length.
+"""Blocks of rows: prepared for the compiled loop on the way in, and with results on the way out.
 
 Everything here is NumPy, so that a thread may do it: JAX's settings can differ between threads.
 """
@@ -9,24 +9,64 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
+from jboost.core.learner import State
+from jboost.core.numerics import LARGEST
 from jboost.running.run import check_shapes, checked_stream
 
-Source = Iterable[Any] | tuple[Any, Any] | Callable[[int], Any]
+Pair = tuple[ArrayLike, ArrayLike]
+StreamSource = Iterable[Pair] | Pair | Callable[[int], Iterable[Pair] | Pair]
 
-LENGTHS = (16, 256, 4096, 65536)  # a program is compiled for each that is met, and no other
+LENGTHS = (16, 256, 4096, 65536)  # the loop is compiled for those that are met, and for no other
 LARGEST_BLOCK = 2**24  # bytes
 
 
-class Prepared(NamedTuple):
-    """n rows of the stream, of which ``start`` came before.
+@dataclass(frozen=True, eq=False)
+class Block:
+    """The results of a run on one block of its source.
 
-    The arrays are longer: n rows are followed by zeros whose targets are NaN, as many as
-    :func:`pieces` may need to fill up its last piece.
+    start: how many rows of the stream came before the block.
+    targets: (n,), in the dtype of the run; (n, q) for a model of q targets.
+    prediction: of the shape of the targets; each was made before its target was seen.
+    skipped: of the same shape; True where nothing was learned because x or d was NaN, infinite or
+      beyond 1e15.
+    observed: what ``observe`` returned, stacked over the rows; None without ``observe``.
+    """
+
+    start: int
+    targets: np.ndarray
+    prediction: np.ndarray
+    skipped: np.ndarray
+    observed: Any = None
+
+    @cached_property
+    def scored(self) -> np.ndarray:
+        """Where the target is usable; only there does the prediction count. Like the targets."""
+        return np.abs(self.targets) < LARGEST  # a comparison with NaN is False
+
+    @cached_property
+    def squared_errors(self) -> np.ndarray:
+        """The squared errors of the predictions that count, one after the other, in float64."""
+        d, prediction = (
+            array[self.scored].astype(np.float64) for array in (self.targets, self.prediction)
+        )
+        return np.square(prediction - d)
+
+
+class PreparedBlock(NamedTuple):
+    """A block that is checked, copied and long enough for the compiled loop.
+
+    start: how many rows of the stream came before the block.
+    n: how many rows the block has.
+    xs: (at least n, r) inputs; zeros follow the first n rows.
+    ds: (at least n,) targets, or (at least n, q); NaN follows the first n rows.
     """
 
     start: int
@@ -35,12 +75,12 @@ class Prepared(NamedTuple):
     ds: np.ndarray
 
 
-def pieces(n: int, call: int) -> list[int]:
-    """The lengths that n rows are run in; only the last is longer than what is left.
+def compiled_lengths(n: int, call_cost: int) -> list[int]:
+    """Cut n rows into lengths that the loop is compiled for; only the last may need padding.
 
-    Few calls and little padding: a call is worth ``call`` samples.
+    The cut weighs calls against padding: a call takes as long as ``call_cost`` samples.
 
-    >>> pieces(300, call=6), pieces(300, call=1000), pieces(3000, call=1000)
+    >>> compiled_lengths(300, 6), compiled_lengths(300, 1000), compiled_lengths(3000, 1000)
     ([256, 16, 16, 16], [256, 256], [4096])
     """
     longer = [length for length in LENGTHS if length >= n]
@@ -48,39 +88,44 @@ def pieces(n: int, call: int) -> list[int]:
     if not shorter:
         return longer[:1]
     count, rest = divmod(n, shorter[-1])
-    several = [shorter[-1]] * count + (pieces(rest, call) if rest else [])
-    one_is_better = longer and call + longer[0] <= len(several) * call + sum(several)
-    return longer[:1] if one_is_better else several
+    several = [shorter[-1]] * count + (compiled_lengths(rest, call_cost) if rest else [])
+    if longer and call_cost + longer[0] <= len(several) * call_cost + sum(several):
+        return longer[:1]
+    return several
 
 
-def worth_of_a_call(state: Any) -> int:
-    """How many samples take as long as the call of one more piece.
+def samples_per_call(state: State) -> int:
+    """How many samples take as long as one more call of the loop.
 
-    Measured: 300 µs a call; 0.15 µs a sample, and what it takes to go over the state at 8 GB/s.
+    Measured: a call takes 300 µs. A sample takes 0.15 µs and one pass over the state at 8 GB/s.
     """
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
     return int(300 / (0.15 + size / 8000))
 
 
 def prepare(
-    source: Source, rows: int | None, position: int, default: Any, targets: int | None = None
-) -> Iterator[Prepared]:
-    """The blocks of a source from ``position`` on, checked and copied; ``default`` is a dtype.
+    source: StreamSource,
+    rows: int | None,
+    position: int,
+    default: DTypeLike,
+    num_targets: int | None = None,
+) -> Iterator[PreparedBlock]:
+    """Prepare the blocks of a source, from row ``position`` on.
 
-    With ``targets`` a block has so many, (n, targets).
+    A pair of arrays is cut into blocks of ``rows`` rows. ``default`` is JAX's default float. With
+    ``num_targets`` the targets are (n, num_targets), without it (n,).
     """
-    begin = 0
-    blocks: Any = source
-    if callable(source):
-        begin, blocks = position, source(position)
+    begin = position if callable(source) else 0
+    blocks: Any = source(position) if callable(source) else source
     if _is_pair(blocks):
         xs, ds = (np.asarray(array) if isinstance(array, jax.Array) else array for array in blocks)
-        check_shapes(xs, ds, targets)
-        begin, blocks = position, _slices(xs, ds, rows or _rows(xs), position - begin)
+        check_shapes(xs, ds, num_targets)
+        blocks = _slices(xs, ds, rows or _rows_of_a_block(xs), position - begin)
+        begin = position
     if not isinstance(blocks, Iterable):
-        wanted = "an iterable of (x, d) blocks, a pair of arrays, or a function that returns either"
-        raise TypeError(f"blocks must be {wanted}; got {blocks!r:.200}")
-    return _prepare(blocks, begin, position, default, targets)
+        allowed = "an iterable of (x, d) blocks, a pair of arrays, or a function that returns one"
+        raise TypeError(f"blocks must be {allowed}; got {blocks!r:.200}")
+    return _prepared(blocks, begin, position, default, num_targets)
 
 
 def _is_pair(source: Any) -> bool:
@@ -88,13 +133,13 @@ def _is_pair(source: Any) -> bool:
     return two and all(hasattr(array, "shape") for array in source)
 
 
-def _rows(xs: Any) -> int:
-    """How many rows make a block: a length that is compiled, fewer where rows are wide."""
+def _rows_of_a_block(xs: np.ndarray) -> int:
+    """The largest length that is compiled and within ``LARGEST_BLOCK``, where one is."""
     most = max(LARGEST_BLOCK // (4 * xs.shape[1]), 1)
     return max((length for length in LENGTHS if length <= most), default=most)
 
 
-def _slices(xs: Any, ds: Any, rows: int, start: int) -> Iterator[tuple[Any, Any]]:
+def _slices(xs: np.ndarray, ds: np.ndarray, rows: int, start: int) -> Iterator[Pair]:
     if start > len(xs):
         raise _too_short(len(xs), start)
     for row in range(start, len(xs), rows):
@@ -108,35 +153,34 @@ def _too_short(rows: int, position: int) -> ValueError:
     )
 
 
-def _prepare(
-    source: Iterable[Any], row: int, position: int, default: Any, targets: int | None
-) -> Iterator[Prepared]:
+def _prepared(
+    source: Iterable[Pair], row: int, position: int, default: DTypeLike, num_targets: int | None
+) -> Iterator[PreparedBlock]:
     width, dtype = None, None
     for number, block in enumerate(source):
         try:
-            checked_block = _check(block, default, width, dtype, targets)
+            arrays = _checked_block(block, default, width, dtype, num_targets)
         except (TypeError, ValueError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"block {number}, which begins at row {row}: {error}") from None
-        if checked_block is None:
+        if arrays is None:
             continue
-        xs, ds, dtype = checked_block
+        xs, ds, dtype = arrays
         width = xs.shape[1]
-        first = max(position - row, 0)  # rows that were run before
-        row += len(xs)
-        if first < len(xs):
+        seen = max(position - row, 0)  # rows of this block that were run before
+        if seen < len(xs):
             # The copy is made before the next block is asked for: a source may reuse its arrays.
-            start = row - len(xs) + first
-            with fitting(start):
-                prepared = _copy(start, xs[first:], ds[first:], dtype)
+            with naming_the_block(row + seen):
+                prepared = _copy(row + seen, xs[seen:], ds[seen:], dtype)
             yield prepared
+        row += len(xs)
     if row < position:
         raise _too_short(row, position)
 
 
 @contextlib.contextmanager
-def fitting(start: int) -> Iterator[None]:
-    """Want of memory is one kind of error, wherever it is felt, and names the block."""
+def naming_the_block(start: int) -> Iterator[None]:
+    """Turn every kind of error for want of memory into a MemoryError that names the block."""
     try:
         yield
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
@@ -148,25 +192,31 @@ def fitting(start: int) -> Iterator[None]:
         ) from error
 
 
-def _check(
-    block: Any, default: Any, width: int | None, dtype: Any, targets: int | None
-) -> tuple[Any, Any, Any] | None:
-    """A block as arrays, with the dtype to cast to; None if it is empty."""
+def _checked_block(
+    block: object,
+    default: DTypeLike,
+    width: int | None,
+    dtype: np.dtype | None,
+    num_targets: int | None,
+) -> tuple[Any, Any, np.dtype] | None:
+    """A block as arrays, with the dtype to cast to; None if the block is empty."""
     try:
-        xs, ds = block
+        xs, ds = block  # type: ignore[misc]
     except (TypeError, ValueError):
         raise TypeError(f"a block must be a pair (x, d); got {block!r:.200}") from None
-    if all(hasattr(part, "__len__") and len(part) == 0 for part in (xs, ds)):
+    if all(hasattr(array, "__len__") and len(array) == 0 for array in (xs, ds)):
         return None
-    xs, ds, own = checked_stream(xs, ds, default, targets)
+    xs, ds, block_dtype = checked_stream(xs, ds, default, num_targets)
     if width is not None and xs.shape[1] != width:
         raise ValueError(f"xs must have {width} columns, as before; got shape {xs.shape}")
-    if dtype is not None and own != dtype:
-        raise TypeError(f"xs and ds must be of one dtype throughout; got {own} after {dtype}")
-    return xs, ds, own
+    if dtype is not None and block_dtype != dtype:
+        raise TypeError(
+            f"xs and ds must be of one dtype throughout; got {block_dtype} after {dtype}"
+        )
+    return xs, ds, block_dtype
 
 
-def _copy(start: int, xs: Any, ds: Any, dtype: Any) -> Prepared:
+def _copy(start: int, xs: np.ndarray, ds: np.ndarray, dtype: np.dtype) -> PreparedBlock:
     n = len(xs)
     longer = min((length for length in LENGTHS if length >= n), default=n + LENGTHS[-1])
     inputs = np.zeros((longer, xs.shape[1]), dtype)  # pages that nobody writes to take no memory
@@ -174,38 +224,39 @@ def _copy(start: int, xs: Any, ds: Any, dtype: Any) -> Prepared:
     with np.errstate(all="ignore"):  # beyond float32 is infinite, and so a sample to skip
         inputs[:n] = xs
         targets[:n] = ds
-    return Prepared(start, n, inputs, targets)
+    return PreparedBlock(start, n, inputs, targets)
 
 
 class Ahead:
-    """The items of an iterator, made by a thread before they are asked for.
+    """A thread that takes blocks from an iterator before they are asked for.
 
-    With ``depth`` 0 there is no thread: an item is made when it is asked for.
+    At most ``depth`` blocks wait. With ``depth`` 0 there is no thread: a block is taken from the
+    iterator when it is asked for.
     """
 
-    def __init__(self, items: Iterator[Prepared], depth: int):
-        self._items = items
-        self._made: queue.SimpleQueue[Prepared | BaseException] = queue.SimpleQueue()
+    def __init__(self, blocks: Iterator[PreparedBlock], depth: int):
+        self._blocks = blocks
+        self._waiting: queue.SimpleQueue[PreparedBlock | BaseException] = queue.SimpleQueue()
         self._room = threading.Semaphore(depth)
         self._stopped = False
         self._thread: threading.Thread | None = None
         self._threaded = depth > 0
 
-    def take(self) -> Prepared | BaseException:
-        """The next item, or the exception in its place: ``StopIteration`` is the end."""
+    def take(self) -> PreparedBlock | BaseException:
+        """The next block, or the exception in its place: ``StopIteration`` at the end."""
         if not self._threaded:
-            return self._make()
+            return self._next()
         if self._thread is None:
             # A source may wait for ever in a call that nothing interrupts: the process ends anyway.
             self._thread = threading.Thread(target=self._fill, name="jboost-blocks", daemon=True)
             self._thread.start()
-        item = self._made.get()
+        item = self._waiting.get()
         self._room.release()
         return item
 
-    def poll(self) -> Prepared | BaseException | None:
-        """As :meth:`take`, but None where that would have to wait."""
-        return None if self._made.empty() else self.take()
+    def poll(self) -> PreparedBlock | BaseException | None:
+        """As :meth:`take`, but None where :meth:`take` would have to wait."""
+        return None if self._waiting.empty() else self.take()
 
     def stop(self) -> None:
         """End the thread, at once or when the source returns to it."""
@@ -214,9 +265,9 @@ class Ahead:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=1.0)
 
-    def _make(self) -> Prepared | BaseException:
+    def _next(self) -> PreparedBlock | BaseException:
         try:
-            return next(self._items)
+            return next(self._blocks)
         except BaseException as error:
             return error
 
@@ -225,8 +276,8 @@ class Ahead:
             self._room.acquire()
             if self._stopped:
                 return
-            item = self._make()
-            self._made.put(item)
+            item = self._next()
+            self._waiting.put(item)
             if isinstance(item, BaseException):
                 return
             del item  # while waiting, this thread holds no block

@@ -1,71 +1,56 @@
 """Streams without end: a run that takes its data block by block, in constant memory.
 
-A thread pulls the next block from the source, checks it and copies it (`jboost.running.blocks`) while
-the block before is computed and the caller looks at the one before that. The compiled loop knows a
-few lengths only: a block is cut into pieces of those, and the last piece is filled up with samples
-that have no answer, which leave every state as it was.
+A thread pulls the next block from the source, checks it and copies it while the block before is
+computed and the caller looks at the block before that (:mod:`jboost.running.blocks`). The loop is
+compiled for a few lengths only. A block is cut into these, and padded with samples that have no
+target, which leave every state as it was. The checkpoint is :mod:`jboost.running.run_file`'s.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import os
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jboost.checkpoints import atomic
-from jboost.checkpoints.archive import CheckpointError
-from jboost.checkpoints.checkpoint import inspect, read, save
 from jboost.core import checks
 from jboost.core.learner import Learner, State
-from jboost.core.numerics import LARGEST
 from jboost.core.step import Observe, Trace
 from jboost.engine import fold
-from jboost.running.blocks import Ahead, Prepared, Source, fitting, pieces, prepare, worth_of_a_call
+from jboost.running.blocks import (
+    Ahead,
+    Block,
+    PreparedBlock,
+    StreamSource,
+    compiled_lengths,
+    naming_the_block,
+    prepare,
+    samples_per_call,
+)
 from jboost.running.run import bad_rows, check_state, checked_key, initial, targets_of
-
-
-class Block(NamedTuple):
-    """What one block of the source led to.
-
-    start: how many rows of the stream came before it.
-    prediction: (n,), each made before its answer was seen.
-    skipped: (n,), True where nothing was learned because x or d was NaN, infinite or beyond 1e15.
-    observed: what ``observe`` returned, stacked; None without it.
-    """
-
-    start: int
-    prediction: np.ndarray
-    skipped: np.ndarray
-    observed: Any
-
-
-class _Progress(NamedTuple):
-    """How far a run has come."""
-
-    state: State = None
-    position: int = 0
-    skipped: int = 0
-    scored: int = 0
-    squared_error: float = 0.0
+from jboost.running.run_file import Reached, RunFile
 
 
 class _Running(NamedTuple):
-    """A block that is being computed, and the state there will be after it."""
+    """A block whose computation has begun.
 
-    block: Prepared
+    block: the rows.
+    state: the state after the block.
+    traces: the results, one trace for each length that the block was cut into.
+    """
+
+    block: PreparedBlock
     state: State
     traces: list[Trace]
 
 
 def run_stream(
     model: Learner,
-    blocks: Source,
-    key: Any = None,
+    blocks: StreamSource,
+    key: Array | None = None,
     state: State = None,
     observe: Observe | None = None,
     *,
@@ -79,30 +64,31 @@ def run_stream(
     """Run a model over a stream that need not fit into memory or ever end.
 
     The numbers are those of one :func:`jboost.run` over all rows, bit for bit, however the stream
-    is cut into blocks. Iterate over the result for a :class:`Block` after each block, and read
-    ``state``, ``position``, ``skipped`` and ``mse`` from it at any time; after an interruption they
-    stand at the last block that was handed over. ``finish()`` runs to the end without a loop.
+    is cut into blocks. Iterate over the result to have a :class:`~jboost.running.blocks.Block`
+    after each block. Its ``state``, ``position``, ``skipped`` and ``mse`` can be read at any time;
+    after an interruption they stand at the last block that was handed over. ``finish()`` runs to
+    the end without a loop.
 
     With ``checkpoint`` the run is kept in a file, and goes on from there with ``resume``, bit for
-    bit. The file never counts a block before the loop has come back for the next one, so whatever
-    the loop wrote of a block is written when the file says it was seen; beyond ``position`` rows
-    of output are to be made again. In a ``with`` statement the file is also brought up to date
-    when the loop's own code fails or is interrupted. Whatever ends a run early is given a note that
-    says how many rows the file holds then.
+    bit. The file counts a block only when the loop has come back for the next block. So the output
+    that the loop wrote for the rows in the file is complete; output for later rows will be made
+    again. In a ``with`` statement the file is also brought up to date when the loop's own code
+    fails or is interrupted. An exception that ends a run early gets a note that says how many rows
+    the file holds.
 
     Args:
       model: any learner.
       blocks: an iterable of (x, d) blocks, x (n, r) and d (n,), of any lengths; or a pair (xs, ds)
-        of arrays or memory maps, of which only the rows in use are read; or a function that is
-        given a position in the stream and returns either, from that row on. For a model of q
-        targets, made by :func:`jboost.targets`, d is (n, q).
+        of arrays or memory maps, of which only the rows in use are read; or a function that takes
+        a position in the stream and returns either, from that row on. For a model of q targets,
+        made by :func:`jboost.targets`, d is (n, q).
       key: a ``jax.random.key``, for models that draw; it names the run.
       state: where to begin; by default ``model.init``.
       observe: as for :func:`jboost.run`.
       block: how many rows of a pair of arrays make a block; by default 65,536, and fewer where that
         would be more than 16 MB.
       on_bad: "skip" or "raise", as for :func:`jboost.run`; a block with a bad row is refused whole.
-      checkpoint: a file that nobody else writes to while the run lasts. One that exists is only
+      checkpoint: a file that nobody else writes to while the run lasts. A file that exists is only
         replaced with ``resume``.
       every: after how many blocks the file is written; it is also written at the end.
       resume: go on from the file, where there is one: its state takes the place of ``state``, and
@@ -116,9 +102,9 @@ def run_stream(
     >>> stream = run_stream(
     ...     jb.Newton(0.99), ((xs[i : i + 100], ds[i : i + 100]) for i in range(0, 1000, 100))
     ... )
-    >>> for part in stream:
-    ...     if part.start % 500 == 0:
-    ...         print(part.start, part.prediction.shape, stream.position)
+    >>> for done in stream:
+    ...     if done.start % 500 == 0:
+    ...         print(done.start, done.prediction.shape, stream.position)
     0 (100,) 100
     500 (100,) 600
     >>> bool(abs(stream.mse - jb.mse(jb.Newton(0.99), xs, ds)) < 1e-6)
@@ -134,11 +120,11 @@ def run_stream(
     stream = StreamRun(model, key, state, observe, strict=on_bad == "raise")
     try:
         if checkpoint is not None:
-            stream._own(checkpoint, every, resume)
+            stream._use(RunFile(checkpoint, every), resume)
         if model.needs_key:
             stream.key = checked_key(stream.key)
-        targets = targets_of(model)
-        prepared = prepare(blocks, rows, stream.position, jnp.result_type(float), targets)
+        num_targets = targets_of(model)
+        prepared = prepare(blocks, rows, stream.position, jnp.result_type(float), num_targets)
         stream._source = Ahead(prepared, ahead)
     except BaseException:
         stream._release()
@@ -149,50 +135,46 @@ def run_stream(
 class StreamRun:
     """A run in progress, made by :func:`run_stream`: an iterator of blocks, and a context manager.
 
-    ``extra`` is a dict of the caller's own, kept in the checkpoint and found again on resume.
+    ``extra`` is a dict for the caller, kept in the checkpoint and restored on resume.
     """
 
     def __init__(
-        self, model: Learner, key: Any, state: State, observe: Observe | None, *, strict: bool
+        self, model: Learner, key: Array | None, state: State, observe: Observe | None, strict: bool
     ):
         self.model = model
         self.key = key
         self.extra: dict[str, Any] = {}
         self._observe = observe
         self._strict = strict
-        self._progress = _Progress(state)  # up to the block that was handed over
-        self._handled = self._progress  # up to the block that the caller is done with,
-        self._noted: dict[str, Any] = {}  # with what ``extra`` was then
-        self._early: _Running | BaseException | None = None  # the next one, where it has begun
-        self._front = state  # after all that has begun
-        self._width: int | None = None
-        self._call = 0
-        self._path: atomic.PathLike | None = None
-        self._every, self._since = 1, 0  # blocks between saves, and since the last
-        self._saved = 0  # the position of the last
+        self._reached = Reached(state)  # after the block that was handed to the caller
+        self._handled = self._reached  # after the block that the caller has finished with
+        self._next: _Running | BaseException | None = None  # the next block, where it has begun
+        self._last_state = state  # after all blocks that have begun
+        self._num_features: int | None = None
+        self._call_cost = 0  # in samples
+        self._file: RunFile | None = None
         self._source: Ahead | None = None
-        self._claim = contextlib.ExitStack()
         self._open = True
 
     @property
     def state(self) -> State:
         """The model's state after ``position`` rows; None before the first."""
-        return self._progress.state
+        return self._reached.state
 
     @property
     def position(self) -> int:
         """How many rows of the stream were run, those before a resumed checkpoint included."""
-        return self._progress.position
+        return self._reached.position
 
     @property
     def skipped(self) -> int:
-        """How many of them nothing was learned from."""
-        return self._progress.skipped
+        """How many of these rows nothing was learned from."""
+        return self._reached.skipped
 
     @property
     def mse(self) -> float:
         """The mean squared error so far, over all rows with a usable target; NaN before any."""
-        return self._progress.squared_error / (self._progress.scored or float("nan"))
+        return self._reached.squared_error / (self._reached.scored or float("nan"))
 
     def finish(self) -> StreamRun:
         """Run to the end of the source."""
@@ -201,9 +183,9 @@ class StreamRun:
         return self
 
     def close(self) -> None:
-        """Stop here: write the checkpoint, end the thread and let go of the file."""
+        """Stop here: write the checkpoint, end the thread and release the file."""
         if self._open:
-            self._handled, self._noted = self._progress, dict(self.extra)
+            self._count_as_handled()
             self._end()
 
     def __iter__(self) -> StreamRun:
@@ -212,10 +194,10 @@ class StreamRun:
     def __enter__(self) -> StreamRun:
         return self
 
-    def __exit__(self, kind: Any, error: Any, *_: Any) -> None:
-        if kind is None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is None:
             self.close()
-        elif self._open:  # the caller may not be done with the last block: it is not counted
+        elif self._open:  # the caller may not have finished with the last block: it is not counted
             self._fail(error)
 
     def __del__(self) -> None:
@@ -226,128 +208,100 @@ class StreamRun:
             raise StopIteration
         assert self._source is not None
         try:
-            self._handled, self._noted = self._progress, dict(self.extra)
-            if self._since >= self._every:
-                self._save()
-            item = self._early or self._source.take()
-            self._early = None
+            self._count_as_handled()
+            self._save(at_once=False)
+            item = self._next or self._source.take()
+            self._next = None
             if isinstance(item, BaseException):  # StopIteration at the end of the source
                 raise item
             running = item if isinstance(item, _Running) else self._begin(item)
-            self._early = self._ahead()
+            self._next = self._begin_next()
             return self._complete(running)
         except BaseException as error:
             self._fail(error)
             raise
 
-    def _ahead(self) -> _Running | BaseException | None:
-        """Have the next block computed where it is there already; it fails in its own turn."""
+    def _begin_next(self) -> _Running | BaseException | None:
+        """Begin the next block if it has come; its errors are raised when it is asked for."""
         assert self._source is not None
         following = self._source.poll()
         try:
-            return self._begin(following) if isinstance(following, Prepared) else following
+            return self._begin(following) if isinstance(following, PreparedBlock) else following
         except Exception as error:
             return error
 
-    def _begin(self, block: Prepared) -> _Running:
-        """Have a block computed; nothing here waits for the numbers."""
-        with fitting(block.start):
-            return self._folded(block)
+    def _begin(self, block: PreparedBlock) -> _Running:
+        """Have a block computed, without waiting for the numbers."""
+        with naming_the_block(block.start):
+            if self._num_features is None:
+                self._check_first(block.xs[:1])
+            state, traces, start = self._last_state, [], 0
+            for length in compiled_lengths(block.n, self._call_cost):
+                rows = slice(start, start + length)
+                # With their dtype: without it, NaN among them is an error under jax_debug_nans.
+                xs = jnp.asarray(block.xs[rows], block.xs.dtype)
+                ds = jnp.asarray(block.ds[rows], block.ds.dtype)
+                # A state between two blocks is the caller's. One within a block may be overwritten.
+                within = bool(traces)
+                state, trace = fold(
+                    self.model, state, xs, ds, self.key, self._observe, donate=within
+                )
+                traces.append(trace)
+                start += length
+            self._last_state = state
+            return _Running(block, state, traces)
 
-    def _folded(self, block: Prepared) -> _Running:
-        if self._width is None:
-            rows = block.xs[:1]
-            self._width = int(rows.shape[1])
-            if self._front is None:
-                self._front = initial(self.model, rows.shape[1], rows.dtype.name, self.key)
-            else:
-                check_state(self.model, self._front, jnp.asarray(rows), self.key)
-            self._call = worth_of_a_call(self._front)
-        state, traces, start = self._front, [], 0
-        for length in pieces(block.n, self._call):
-            piece = slice(start, start + length)
-            # With their dtype: without it, NaN among them is an error under jax_debug_nans.
-            xs = jnp.asarray(block.xs[piece], block.xs.dtype)
-            ds = jnp.asarray(block.ds[piece], block.ds.dtype)
-            # The states between blocks are promised to the caller; those within one are ours.
-            ours = bool(traces)
-            state, trace = fold(self.model, state, xs, ds, self.key, self._observe, donate=ours)
-            traces.append(trace)
-            start += length
-        self._front = state
-        return _Running(block, state, traces)
+    def _check_first(self, xs: np.ndarray) -> None:
+        """Make the first state for inputs like these, or check the state to go on from."""
+        self._num_features = int(xs.shape[1])
+        if self._last_state is None:
+            self._last_state = initial(self.model, self._num_features, xs.dtype.name, self.key)
+        else:
+            check_state(self.model, self._last_state, jnp.asarray(xs), self.key)
+        self._call_cost = samples_per_call(self._last_state)
 
     def _complete(self, running: _Running) -> Block:
         """Wait for a block and count it."""
         (start, n, xs, ds), state, traces = running
 
-        def join(*parts: Any) -> np.ndarray:
-            return np.concatenate([np.asarray(part) for part in parts])[:n]
+        def join(*arrays: Array) -> np.ndarray:
+            return np.concatenate([np.asarray(array) for array in arrays])[:n]
 
-        with fitting(start):
-            prediction, skipped, observed = jax.tree.map(join, *traces)
-        each = skipped.reshape(n, -1)  # of several targets, a row may lack some
-        if self._strict and each.any():
-            raise bad_rows(xs, ds, each.any(axis=1), start)
-        ds = ds[:n].astype(np.float64)
-        scored = np.abs(ds) < LARGEST
-        error = prediction[scored].astype(np.float64) - ds[scored]
-        before = self._progress
-        self._progress = _Progress(
+        with naming_the_block(start):
+            trace = jax.tree.map(join, *traces)
+        skipped = trace.skipped.reshape(n, -1)  # a row may lack some of several targets
+        if self._strict and skipped.any():
+            raise bad_rows(xs, ds, skipped.any(axis=1), start)
+        block = Block(start, ds[:n].copy(), trace.prediction, trace.skipped, trace.observed)
+        before = self._reached
+        self._reached = Reached(
             state,
             start + n,
-            before.skipped + int(each.all(axis=1).sum()),
-            before.scored + int(scored.sum()),
-            before.squared_error + float(np.square(error).sum()),
+            before.skipped + int(skipped.all(axis=1).sum()),
+            before.scored + len(block.squared_errors),
+            before.squared_error + float(block.squared_errors.sum()),
         )
-        self._since += 1
-        return Block(start, prediction, skipped, observed)
+        return block
 
-    def _own(self, path: atomic.PathLike, every: int, resume: bool) -> None:
-        """Claim the file, and go on from it."""
-        self._claim.enter_context(atomic.owning(path))
-        self._path, self._every = path, every
-        if not os.path.exists(path):
-            return
-        name = os.fspath(path)
-        if not resume:
-            advice = "pass resume=True to go on from it, or another name"
-            raise FileExistsError(errno.EEXIST, f"There is a file already; {advice}", name)
-        kept = read(path, self.model)
-        try:
-            totals = kept.extra["stream"]
-            counts = int(totals["skipped"]), int(totals["scored"]), float(totals["squared_error"])
-            self._saved, self.extra = int(kept.position or 0), dict(kept.extra["own"])
-            self._noted = dict(self.extra)
-        except (KeyError, TypeError, ValueError):
-            raise CheckpointError(f"{name} was not written by run_stream") from None
-        given, own = self.key, kept.key
-        if given is not None and (own is None or not _same(checked_key(given), own)):
-            raise ValueError(f"key must be the one of the run that {name} is of; got {given!r}")
-        self.key = kept.key
-        self._progress = self._handled = _Progress(kept.state, self._saved, *counts)
-        self._front = kept.state
+    def _use(self, file: RunFile, resume: bool) -> None:
+        """Keep the run in a file, and go on from what the file holds."""
+        self._file = file
+        resumed = file.resume(self.model, self.key, allowed=resume)
+        if resumed is not None:
+            self._reached, self.key = resumed
+            self._handled = self._reached
+            self._last_state, self.extra = self._reached.state, dict(self._reached.extra)
 
-    def _save(self) -> None:
-        state, position, skipped, scored, error = self._handled
-        if self._path is None or position == self._saved:
-            return
-        self._since, self._saved = 0, position
-        # The error of a model that diverged is not a number that JSON has.
-        totals = {"skipped": skipped, "scored": scored, "squared_error": repr(error)}
-        save(
-            self._path,
-            self.model,
-            state,
-            self.key,
-            position=position,
-            extra={"stream": totals, "own": self._noted},
-            num_features=self._width,
-            supply_model=True,
-        )
+    def _count_as_handled(self) -> None:
+        self._handled = self._reached._replace(extra=dict(self.extra))
+
+    def _save(self, *, at_once: bool) -> None:
+        if self._file is not None:
+            run = (self.model, self.key, self._handled, self._num_features)
+            self._file.write(*run, at_once=at_once)
 
     def _fail(self, error: BaseException) -> None:
-        """End because of an error, which is told what the file holds."""
+        """End because of an error, and note on the error what the file holds."""
         try:
             self._end()
         except BaseException as worse:
@@ -356,30 +310,19 @@ class StreamRun:
         self._note(error)
 
     def _note(self, error: BaseException) -> None:
-        if self._path is None or isinstance(error, StopIteration):
-            return
-        name = os.fspath(self._path)
-        try:  # what is there now, and not what was meant to be
-            error.add_note(f"{name} holds the first {inspect(name)['position']:,} rows")
-        except FileNotFoundError:
-            error.add_note(f"{name} is not there: no row was kept")
-        except Exception:
-            error.add_note(f"{name} cannot be read now")
+        if self._file is not None and not isinstance(error, StopIteration):
+            self._file.note(error)
 
     def _end(self) -> None:
         self._open = False
         try:
-            self._save()
+            self._save(at_once=True)
         finally:
             self._release()
 
     def _release(self) -> None:
-        self._early = None
+        self._next = None
         if self._source is not None:
             self._source.stop()
-        self._claim.close()
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two keys are the same key."""
-    return one.dtype == other.dtype and bool(one == other)
+        if self._file is not None:
+            self._file.release()

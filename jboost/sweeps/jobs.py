@@ -189,7 +189,7 @@ class Job:
             arrays += [xs, ds]  # under vmap every run has its own copy of its stream
         most = LARGEST_TRACES // sum(math.prod(a.shape) * a.dtype.itemsize for a in arrays)
         if on_cpu:
-            samples = CALLS * blocks.worth_of_a_call(state)
+            samples = CALLS * blocks.samples_per_call(state)
             most = min(most, samples // xs.shape[0] * len(spec.devices))
         return max(most, 1)
 

@@ -23,6 +23,7 @@ from jax.typing import ArrayLike
 from jboost.core import checks
 from jboost.core.arrays import as_array
 from jboost.core.learner import Learner
+from jboost.core.progress import Progress
 from jboost.core.step import Observe
 from jboost.running.run import checked_key, checked_stream
 from jboost.sweeps import devices as hardware
@@ -30,7 +31,6 @@ from jboost.sweeps import grid as grids
 from jboost.sweeps.devices import Device
 from jboost.sweeps.jobs import Columns, Job, groups
 from jboost.sweeps.program import Metric
-from jboost.sweeps.progress import Progress
 from jboost.sweeps.results import Table
 
 

@@ -311,7 +311,7 @@ def test_false_contents(change: Any, reason: str, good: bytes, tmp_path: Path) -
         (replaced(extra={"stream": {"scored": 1, "squared_error": "x", "skipped": 0}}), "a holds"),
         (replaced(model=json.loads("[" * 900 + "0" + "]" * 900)), "a holds"),
         (replaced(model={"class": "a\x1b[2J", "fields": {}}), "model       a [2J"),
-        (replaced(extra={"own": {"columns": {"target": "y", "inputs": [
+        (replaced(extra={"caller": {"columns": {"target": "y", "inputs": [
             {"name": "a", "kind": "hashed", "buckets": 2**60, "values": []}]},
             "name": "\x1b[2J", "file": "f"}}), "rows seen   5"),
     ],

@@ -1,11 +1,13 @@
 """The `jboost` command and its demo, as a user meets them."""
 
 import io
+import os
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from support import memory
 
 import jboost as jb
 from jboost import plots
@@ -182,6 +184,21 @@ def test_version(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["--version"])
     assert capsys.readouterr().out == f"jboost {jb.__version__}\n"
+
+
+def test_python_m_jboost_is_the_command():
+    for words, status in ((["models", "nlms"], 0), (["nonsense"], 2)):
+        done, same = (
+            subprocess.run(
+                [sys.executable, "-m", module, *words],
+                capture_output=True,
+                text=True,
+                env=os.environ | memory.ENVIRONMENT,
+            )
+            for module in ("jboost", "jboost.cli")
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (status, same.stdout, same.stderr)
+        assert "nlms: " in done.stdout or "usage: jboost" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["", "demo", "run", "sweep", "models", "inspect"])

@@ -103,7 +103,7 @@ def test_interrupted_and_resumed_is_the_same_run(
     again = ["--checkpoint", "c", "--predictions", "o.csv", "--report", "r.html", "--resume"]
     assert run("data.csv", "--intervals", "0.9", *again) == 0
     assert Path("o.csv").read_bytes() == Path("whole.csv").read_bytes()
-    one, other = (checkpoint.read(name).extra["own"] for name in ("c", "whole"))
+    one, other = (checkpoint.read(name).extra["caller"] for name in ("c", "whole"))
     for account in ("tally", "bands", "learners"):
         assert one[account] == other[account] is not None
     capsys.readouterr()
@@ -142,12 +142,12 @@ def test_learners_are_watched_for_pictures_alone(folder: Path, capsys: Any) -> N
     assert run(*command, "a.csv", "--checkpoint", "a") == 0
     assert run(*command, "b.csv", "--checkpoint", "b", "--plot", "p.png") == 0
     assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
-    plain, drawn = (checkpoint.read(name).extra["own"]["learners"] for name in "ab")
+    plain, drawn = (checkpoint.read(name).extra["caller"]["learners"] for name in "ab")
     assert plain is None and Learners.from_dict(drawn).rows == ROWS
     with open("data.csv", "a") as file:
         file.write("1,2,3\n")
     assert run("data.csv", "--checkpoint", "a", "--resume", "--report", "r.html") == 0
-    late = Learners.from_dict(checkpoint.read("a").extra["own"]["learners"])
+    late = Learners.from_dict(checkpoint.read("a").extra["caller"]["learners"])
     assert late.rows == ROWS + 1 and np.isnan(late.lam[:-1]).all() and np.isfinite(late.z[-1]).all()
 
 

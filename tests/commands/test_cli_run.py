@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import html.parser
 import io
-import itertools
 import json
 import os
 import re
@@ -27,8 +26,7 @@ from jboost.automatic import auto
 from jboost.checkpoints import checkpoint
 from jboost.cli import main
 from jboost.files import delimited, predictions
-from jboost.files import sources as files
-from jboost.reports import pictures, tally
+from jboost.files import formats as files
 
 pytest.importorskip("pyarrow")
 Image = pytest.importorskip("PIL.Image")
@@ -596,47 +594,6 @@ def test_sweep_finds_what_single_runs_find(folder: Path, capsys: Any) -> None:
     assert Path("data.csv").read_bytes() == before
 
 
-def test_the_account_does_not_depend_on_the_blocks() -> None:
-    rng = np.random.default_rng(0)
-    d, made = rng.normal(size=(2, 5000))
-    d[rng.integers(5000, size=20)] = np.nan
-    whole, parts = tally.Tally("m"), tally.Tally("m")
-    whole.add(d, made)
-    start = 0
-    for length in (1, 0, 700, 3, 2000, 5000):
-        parts.add(d[start : start + length], made[start : start + length])
-        parts = tally.Tally.from_dict(json.loads(json.dumps(parts.as_dict())))
-        start += length
-    assert parts.as_dict() == whole.as_dict()
-    known = np.isfinite(d)
-    error = (d - made)[known] ** 2
-    assert whole.scored == known.sum() and whole.mse["m"] == pytest.approx(error.mean())
-    assert whole.lately == pytest.approx(error[-1000:].mean())
-    seen, so_far, ends, within = whole.curves()
-    assert len(seen) <= 513 and seen[-1] == ends[-1] == known.sum() and len(ends) <= 130
-    np.testing.assert_allclose(so_far["m"], [error[: int(n)].mean() for n in seen])
-    edges = np.concatenate([[0], ends]).astype(int)
-    expected = [error[a:b].mean() for a, b in itertools.pairwise(edges)]
-    np.testing.assert_allclose(within["m"], expected)
-
-
-def test_what_each_learner_did_is_drawn() -> None:
-    lam = np.repeat([[0.0, 0.5, 1.0]], 1000, axis=0)
-    ax: Any = pictures.learners_over_time(lam, "λ")
-    np.testing.assert_array_equal(ax.images[0].get_array()[:, 0], [0.0, 0.5, 1.0])
-    assert ax.images[0].get_clim() == (0.0, 1.0)
-    z = lam - 2
-    assert pictures.learners_over_time(z[:5], "z").images[0].get_clim() == (-2.0, 2.0)
-    d = np.arange(4.0)
-    y = np.stack([d, -d, np.ones(4)], axis=1)
-    drawn: Any = pictures.contributions(y, np.ones((4, 3)) * [3.0, 1.0, 1.0], [0.0, 1.0, 2.0, 3.0])
-    np.testing.assert_allclose([bar.get_height() for bar in drawn.patches], [1.5, -0.5, 0.0])
-    with pytest.raises(ValueError, match=r"values must have shape \(T, m\)"):
-        pictures.learners_over_time(d, "λ")
-    with pytest.raises(ValueError, match="y, z and d must be of one run"):
-        pictures.contributions(y, y[:3], d)
-
-
 def test_the_live_line(folder: Path, monkeypatch: Any) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
@@ -644,7 +601,7 @@ def test_the_live_line(folder: Path, monkeypatch: Any) -> None:
 
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setattr("jboost.commands.terminal.time.monotonic", iter(range(10_000)).__next__)
+    monkeypatch.setattr("jboost.core.progress.time.monotonic", iter(range(10_000)).__next__)
     assert run("data.csv", "--target", "y", *FAST) == 0
     said = screen.getvalue()
     assert re.search(r"\r\x1b\[K\d+ rows, [\d,]+ rows/s, MSE [\d.e+]+, lately [\d.e+]+", said)

@@ -99,9 +99,7 @@ def test_rows_of_large_matrices_are_filled_up_and_cut_again(storage):
         assert getattr(wide.learner, matrix).shape == (r, filled)
         assert getattr(started.learner, matrix).shape == (r, filled)
         back = layouts.put_back(layout, wide)
-        np.testing.assert_array_equal(
-            getattr(back.learner, matrix), getattr(state.learner, matrix)
-        )
+        np.testing.assert_array_equal(getattr(back.learner, matrix), getattr(state.learner, matrix))
 
 
 @with_kernel

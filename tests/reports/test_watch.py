@@ -13,11 +13,16 @@ import pytest
 import jboost as jb
 from jboost import catalogue
 from jboost.reports import pictures
-from jboost.reports.spans import MOST, Spans
+from jboost.reports.spans import MOST_SPANS, Spans
 from jboost.reports.watch import MOST_LEARNERS, Bands, Learners, Watch, booster_in
+from jboost.running.blocks import Block
 
 RNG = np.random.default_rng(0)
 CUTS = (1, 0, 700, 3, 1297, 3000)
+
+
+def block(start: int, d: Any, prediction: Any, **observed: Any) -> Block:
+    return Block(start, d, prediction, np.isnan(d), observed)
 
 
 def parts(n: int) -> Any:
@@ -28,7 +33,7 @@ def parts(n: int) -> Any:
 @pytest.mark.parametrize("samples", [None, 16])
 def test_means_of_spans_do_not_depend_on_the_blocks(samples: int | None) -> None:
     values = RNG.normal(size=(5001, 3))
-    values[RNG.integers(5001, size=40), 1] = np.inf
+    values[RNG.integers(5001, size=40), 1] = np.nan
     whole, cut = Spans(3, samples=samples), Spans(3, samples=samples)
     whole.add(values)
     for a, b in parts(5001):
@@ -36,7 +41,7 @@ def test_means_of_spans_do_not_depend_on_the_blocks(samples: int | None) -> None
         cut = Spans.from_dict(json.loads(json.dumps(cut.as_dict())))
     assert cut.as_dict() == whole.as_dict()
     ends, means = whole.over_time()
-    assert MOST // 2 <= len(ends) <= MOST and ends[-1] == 5001
+    assert MOST_SPANS // 2 <= len(ends) <= MOST_SPANS and ends[-1] == 5001
     edges = np.concatenate([[0], ends])
     if samples is None:
         good = np.where(np.isfinite(values).all(axis=1)[:, None], values, np.nan)
@@ -63,9 +68,9 @@ def test_the_account_of_intervals() -> None:
     low[0], high[0] = -np.inf, np.inf
     d[RNG.integers(1, 5001, size=20)] = np.nan
     whole, cut = Bands(0.9), Bands(0.9)
-    whole.add(0, d, d, low, high)
+    whole.add(block(0, d, d, low=low, high=high))
     for a, b in parts(5001):
-        cut.add(a, *(array[a:b] for array in (d, d, low, high)))
+        cut.add(block(a, d[a:b], d[a:b], low=low[a:b], high=high[a:b]))
         cut = Bands.from_dict(json.loads(json.dumps(cut.as_dict())))
     assert cut.as_dict() == whole.as_dict()
     known = np.isfinite(d) & np.isfinite(high)
@@ -92,10 +97,10 @@ def test_what_each_learner_did_is_what_info_says() -> None:
     assert booster is not None and booster.m == 4
     ds, seen = observed(model, 120, learners=True)
     learners = Learners(4)
-    learners.add(ds, seen)
+    learners.add(block(0, ds, ds, **seen))
     np.testing.assert_allclose(learners.lam, seen["lam"], rtol=1e-6)  # spans of one row
     np.testing.assert_allclose(learners.z, seen["z"], rtol=1e-6)
-    drawn: Any = pictures.contributions(np.ones((120, 4)), seen["part"], ds)
+    drawn: Any = pictures.contributions(np.ones((120, 4)), seen["zy"], ds)
     heights = [bar.get_height() for bar in drawn.patches]
     np.testing.assert_allclose(learners.shares, heights, rtol=1e-4)
     assert learners.shares.sum() == pytest.approx(1)
@@ -108,7 +113,7 @@ def test_of_very_many_learners_some_are_shown() -> None:
     ds, seen = observed(model, 40, learners=True)
     assert seen["lam"].shape == (40, 34) and MOST_LEARNERS >= 34
     learners = Learners(100)
-    learners.add(ds, seen)
+    learners.add(block(0, ds, ds, **seen))
     np.testing.assert_array_equal(learners.table[:3, 0], [1, 4, 7])
     left, right = pictures.learners_of(learners)
     assert left.images[0].get_array().shape == (34, 40)  # type: ignore[union-attr]
@@ -119,10 +124,20 @@ def test_a_mixture_has_weights_and_shares_and_names() -> None:
     experts = [jb.NLMS(0.1), jb.NLMS(0.5)]
     ds, seen = observed(jb.boost(experts, target_mse=0.1, dependence=0.0), 40, learners=True)
     learners = Learners(2)
-    learners.add(ds, seen)
+    learners.add(block(0, ds, ds, **seen))
     left, right = pictures.learners_of(learners, names=["slow", "fast"])
     assert [label.get_text() for label in left.get_yticklabels()] == ["slow", "fast"]
     np.testing.assert_allclose([bar.get_height() for bar in right.patches], learners.shares)  # type: ignore[attr-defined]
+
+
+def test_rows_in_which_a_learner_diverged_do_not_count() -> None:
+    lam, z, d = np.ones((4, 2)), np.full((4, 2), 0.5), np.arange(4.0)
+    whole, without = Learners(2), Learners(2)
+    whole.add(block(0, d, d, lam=lam, z=z, zy=z * d[:, None]))
+    z[2, 1] = np.inf
+    without.add(block(0, d, d, lam=lam, z=z, zy=z * d[:, None]))
+    assert np.isnan(without.z[2]).all() and without.rows == 4
+    np.testing.assert_array_equal(without.z[[0, 1, 3]], whole.z[[0, 1, 3]])
 
 
 def test_equal_watches_are_one_function() -> None:

@@ -138,14 +138,14 @@ def test_a_process_that_came_between(
     if before:
         assert run(*words) == 0
     Path("data.csv").write_text(HEAD + "".join(LINES))
-    named = command._named
+    outcome = command._outcome
 
     def other_first(*args: Any) -> Any:
-        monkeypatch.setattr(command, "_named", named)
+        monkeypatch.setattr(command, "_outcome", outcome)
         assert run(*words) == 0
-        return named(*args)
+        return outcome(*args)
 
-    monkeypatch.setattr(command, "_named", other_first)
+    monkeypatch.setattr(command, "_outcome", other_first)
     assert run(*words) == 1
     assert "c was written by another process; start again" in capsys.readouterr().err
     assert Path("o.csv").read_text().count("\n") == 1 + len(LINES)

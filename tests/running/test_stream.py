@@ -70,11 +70,15 @@ def test_any_blocks_give_the_bits_of_one_run(whole: Any, ahead: int) -> None:
     parts = list(stream)
     np.testing.assert_array_equal(np.concatenate([p.prediction for p in parts]), trace.prediction)
     np.testing.assert_array_equal(np.concatenate([p.skipped for p in parts]), trace.skipped)
+    np.testing.assert_array_equal(np.concatenate([p.targets for p in parts]), DS)
+    np.testing.assert_array_equal(np.concatenate([p.scored for p in parts]), np.isfinite(DS))
     assert [part.start for part in parts] == [*np.cumsum([0, *lengths[lengths > 0]])]
     assert_same(stream.state, state)
     assert stream.position == T and stream.skipped == 2
     error = (np.asarray(trace.prediction, float) - DS) ** 2
     assert stream.mse == pytest.approx(np.nanmean(error), rel=1e-12)
+    squared = np.concatenate([part.squared_errors for part in parts])
+    np.testing.assert_array_equal(squared, error[np.isfinite(DS)])
     assert not threads()
     with pytest.raises(StopIteration):
         next(stream)
@@ -105,7 +109,7 @@ def test_a_hundred_lengths_compile_at_most_four_programs(form: str) -> None:
 @pytest.mark.parametrize("call", [0, 40, 1000])
 def test_pieces_hold_all_rows_and_waste_little(call: int) -> None:
     for n in [*range(1, 600), 4095, 4097, 30_000, 65_535, 65_536, 65_537, 200_000]:
-        lengths = blocks.pieces(n, call)
+        lengths = blocks.compiled_lengths(n, call)
         assert set(lengths) <= set(blocks.LENGTHS)
         assert sum(lengths[:-1]) < n <= sum(lengths)  # padding is in the last one only
         if call == 0:
@@ -117,8 +121,11 @@ def test_pieces_hold_all_rows_and_waste_little(call: int) -> None:
 
 def test_large_states_are_padded_less() -> None:
     model = jb.bnm_wu(20, target_mse=0.2, forgetting=0.99, ridge=0.1)
-    small, large = (blocks.worth_of_a_call(model.init(r)) for r in (3, 90))
-    assert blocks.pieces(100, small) == [256] and blocks.pieces(100, large) == [16] * 7
+    small, large = (blocks.samples_per_call(model.init(r)) for r in (3, 90))
+    assert (
+        blocks.compiled_lengths(100, small) == [256]
+        and blocks.compiled_lengths(100, large) == [16] * 7
+    )
 
 
 def test_a_memory_map_is_read_in_blocks(tmp_path: Path, ru: Any) -> None:
@@ -268,7 +275,7 @@ def test_interrupted_and_resumed_is_uninterrupted(tmp_path: Path, whole: Any) ->
         # The block in hand when it failed was not handled, so the file does not count it.
         kept = checkpoint.read(path)
         handled = [3 * 77, 6 * 77, T, T][attempt]
-        assert kept.position == kept.extra["own"]["rows"] == handled
+        assert kept.position == kept.extra["caller"]["rows"] == handled
         assert os.listdir(tmp_path) == ["run"]
     np.testing.assert_array_equal(out, trace.prediction)
     assert_same(checkpoint.read(path).state, state)
@@ -337,7 +344,7 @@ def test_a_failure_to_save_ends_the_run_once(tmp_path: Path, monkeypatch: Any) -
     def full(*args: Any, **kwargs: Any) -> None:
         raise OSError("no space")
 
-    monkeypatch.setattr("jboost.running.stream.save", full)
+    monkeypatch.setattr("jboost.running.run_file.save", full)
     stream = run_stream(RU, cut([100] * 11), KEY, checkpoint=tmp_path / "run", every=2)
     with pytest.raises(OSError, match="no space") as caught:
         stream.finish()

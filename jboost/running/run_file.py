@@ -1,0 +1,130 @@
+"""The checkpoint file of a run over a stream: claimed, read, written every few blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from typing import Any, NamedTuple
+
+from jax import Array
+
+from jboost.checkpoints import atomic
+from jboost.checkpoints.archive import CheckpointError
+from jboost.checkpoints.checkpoint import inspect, read, save
+from jboost.core.learner import Learner, State
+from jboost.running.run import checked_key
+
+
+class Reached(NamedTuple):
+    """How far a run has come, with the caller's dict as it was then.
+
+    state: the model's state after ``position`` rows; None at the start.
+    position: how many rows of the stream were run; 0 at the start.
+    skipped: how many of the rows nothing was learned from.
+    scored: how many predictions had a usable target.
+    squared_error: the sum of their squared errors.
+    extra: the caller's own dict, which JSON can hold.
+    """
+
+    state: State = None
+    position: int = 0
+    skipped: int = 0
+    scored: int = 0
+    squared_error: float = 0.0
+    extra: dict[str, Any] = {}  # noqa: RUF012  (never changed)
+
+
+class RunFile:
+    """A checkpoint file that nobody else may write to until it is released.
+
+    Args:
+      path: the file.
+      every: after how many blocks the file is to be written.
+    """
+
+    def __init__(self, path: atomic.PathLike, every: int):
+        self._path = os.fspath(path)
+        self._every = every
+        self._blocks, self._position = 0, 0  # since, and at, the last time the file was written
+        self._claim = contextlib.ExitStack()
+        self._claim.enter_context(atomic.owning(path))
+
+    def resume(
+        self, model: Learner, key: Array | None, *, allowed: bool
+    ) -> tuple[Reached, Array | None] | None:
+        """How far the run in the file has come, and its key; None where there is no file.
+
+        A ``key`` that is given must be the key of that run. Unless resuming is ``allowed``, a file
+        that exists is an error.
+        """
+        if not os.path.exists(self._path):
+            return None
+        if not allowed:
+            message = "There is a file already; pass resume=True to go on from it, or another name"
+            raise FileExistsError(errno.EEXIST, message, self._path)
+        checkpoint = read(self._path, model)
+        try:
+            totals = checkpoint.extra["stream"]
+            reached = Reached(
+                checkpoint.state,
+                int(checkpoint.position or 0),
+                int(totals["skipped"]),
+                int(totals["scored"]),
+                float(totals["squared_error"]),
+                dict(checkpoint.extra["caller"]),
+            )
+        except (KeyError, TypeError, ValueError):
+            raise CheckpointError(f"{self._path} was not written by run_stream") from None
+        if key is not None and not _same_key(checked_key(key), checkpoint.key):
+            raise ValueError(f"key must be the one of the run that {self._path} is of; got {key!r}")
+        self._position = reached.position
+        return reached, checkpoint.key
+
+    def write(
+        self,
+        model: Learner,
+        key: Array | None,
+        reached: Reached,
+        num_features: int | None,
+        *,
+        at_once: bool,
+    ) -> None:
+        """Write a run that has come a block further: at once, or if it is the turn."""
+        state, position, skipped, scored, error, extra = reached
+        if position == self._position:
+            return
+        self._blocks += 1
+        if not at_once and self._blocks < self._every:
+            return
+        self._blocks, self._position = 0, position  # also if it fails: one attempt is enough
+        # The error of a model that diverged is not a number that JSON has, so it is kept as text.
+        totals = {"skipped": skipped, "scored": scored, "squared_error": repr(error)}
+        save(
+            self._path,
+            model,
+            state,
+            key,
+            position=position,
+            extra={"stream": totals, "caller": extra},
+            num_features=num_features,
+            supply_model=True,
+        )
+
+    def note(self, error: BaseException) -> None:
+        """Add to an error how many rows the file holds, read from the file itself."""
+        try:
+            rows = inspect(self._path)["position"]
+            error.add_note(f"{self._path} holds the first {rows:,} rows")
+        except FileNotFoundError:
+            error.add_note(f"{self._path} is not there: no row was kept")
+        except Exception:
+            error.add_note(f"{self._path} cannot be read now")
+
+    def release(self) -> None:
+        """Let other processes have the file."""
+        self._claim.close()
+
+
+def _same_key(key: Array, other: Array | None) -> bool:
+    return other is not None and key.dtype == other.dtype and bool(key == other)
