@@ -1,14 +1,16 @@
-"""Accuracy against what people use: auto, the paper's models, river's regressors, on eight sets.
+"""Accuracy of auto, of the paper's models and of river's regressors on eight data sets.
 
-The first 8,192 rows, predict before learn, once raw and once scaled to [−1, 1] by the whole set;
-all errors are in the units of targets in [−1, 1]. Nothing is tuned to a set: auto has no settings,
-the paper's models have the defaults of ``jboost models``, river's its own. auto's were chosen on
-the first four sets and on generated streams; the last four are held out. River's errors come from
-``results/peers.json``, which ``accuracy_peers.py`` fills. Times are of this run and its machine, of
-one call over the whole stream, compiled before; ``first`` is with compilation.
+Every model predicts before it learns, over the first 8,192 rows: once raw, once scaled to [−1, 1]
+by the whole set. All errors are in the units of targets in [−1, 1]. Nothing is tuned to a set: auto
+has no settings, the paper's models have the defaults of ``jboost models``, and river's regressors
+have river's defaults. The constants inside auto were chosen on the first four sets and on generated
+streams; the last four sets are held out.
 
-Beside auto stands what hindsight would have made of its experts: the best of them, and the best
-fixed linear mix (batch least squares on their predictions). The difference is its regret.
+river's errors come from ``results/peers.json``, which ``accuracy_peers.py`` fills. Times are those
+of this run: of one call over the whole stream, compiled before. ``first`` includes compilation.
+
+The errors of two choices in hindsight stand beside auto: its best expert, and the best fixed linear
+mix of its experts (batch least squares on their predictions). The difference is auto's regret.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ TIMED_ROWS = 300
 
 
 def dependent(model: Seeded, c: float) -> Seeded:
-    """auto with another dependence c in its chain of experts: 0 is the plain mixture."""
+    """auto with another dependence c in its chain of experts; with 0 it is a plain mixture."""
 
     def inside(node: Any, path: Sequence[str]) -> Any:
         if not path:
@@ -54,22 +56,24 @@ def dependent(model: Seeded, c: float) -> Seeded:
 
 
 def timed(model: Learner, xs: Any, ds: Any, key: Any = None) -> tuple[np.ndarray, float]:
-    """The predictions, and the seconds until they were there."""
+    """The predictions, and the seconds they took."""
     start = time.perf_counter()
     prediction = np.asarray(jb.run(model, xs, ds, key=key)[1].prediction, np.float64)
     return prediction, time.perf_counter() - start
 
 
 def error(prediction: Any, ds: Any, unit: float) -> float:
-    """The mean squared error; of raw targets from the second on.
+    """The mean squared error over the unit; raw targets count from the second on.
 
-    Before the first answer all say 0, which of years near 2000 is off by fifty half ranges.
+    Before the first answer every model predicts 0. On raw years near 2000 that first error alone
+    is fifty half ranges of the target.
     """
     known = slice(int(unit != 1.0), None)
     return float(np.mean(np.square(prediction - np.asarray(ds, np.float64))[known])) / unit
 
 
 def watch(state: Any, info: Any) -> Any:
+    """Observe the predictions of the experts."""
     return info.y
 
 
@@ -79,7 +83,7 @@ def hindsight(model: Seeded, xs: Any, ds: Any, unit: float) -> dict[str, Any]:
     columns = np.column_stack([y, np.ones(len(y))])
     mix = columns @ np.linalg.lstsq(columns[1:], np.asarray(ds, np.float64)[1:], rcond=None)[0]
     # Experts are named alike at any size.
-    each = {name: error(own, ds, unit) for name, own in zip(experts(), y.T, strict=True)}
+    each = {name: error(guess, ds, unit) for name, guess in zip(experts(), y.T, strict=True)}
     best = min(each, key=lambda name: each[name])
     return {
         "experts": each,
@@ -90,9 +94,10 @@ def hindsight(model: Seeded, xs: Any, ds: Any, unit: float) -> dict[str, Any]:
 
 
 def work(name: str, units: str, size: str, rows: int, keys: int) -> dict[str, Any]:
+    """All measurements on one set in one kind of units."""
     xs, ds, unit = data.in_units(name, units, rows)
     model = auto(size)
-    key = jax.random.key(0)  # which is the one it takes where none is given
+    key = jax.random.key(0)  # auto takes this key where none is given
     prediction, first = timed(model, xs, ds, key)
     again, seconds = timed(model, xs, ds, key)
     errors = [error(prediction, ds, unit)]
@@ -121,7 +126,7 @@ def work(name: str, units: str, size: str, rows: int, keys: int) -> dict[str, An
 
 
 def river_times(xs: Any, ds: Any) -> dict[str, float]:
-    """µs a sample of two of river's, where it is installed, on the first rows of the stream."""
+    """Microseconds a sample of two of river's regressors; none where river is not installed."""
     from jboost.reports.peers import river_predictions
 
     out = {}
@@ -137,7 +142,7 @@ def river_times(xs: Any, ds: Any) -> dict[str, float]:
 
 
 def ratios(results: dict[str, Any], record: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """auto over the best of river on scaled input, and raw over scaled, by set."""
+    """The error of auto over that of river's best regressor, and raw over scaled, by set."""
     out: dict[str, Any] = {}
     for name in names:
         scaled = results[name]["scaled"]["auto"]["mean"]
@@ -170,7 +175,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     results: dict[str, Any] = {name: {} for name in names}
     for (name, units), block in zip(cells, done, strict=True):
         results[name][units] = block
-    # Errors over other rows, or of generated streams, are not those that river's are known for.
+    # river's recorded errors are those of full runs on the real sets.
     comparable = rows == peers.ROWS and not experiment.quick
     record = read_json(peers.FILE) if comparable else {}
     summary = {
@@ -188,7 +193,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def report(summary: dict[str, Any]) -> None:
-    """The table, as text."""
+    """Print the summary as a table."""
     for part in ("chosen on", "held out"):
         for name, row in summary[part]["sets"].items():
             print(
@@ -199,7 +204,7 @@ def report(summary: dict[str, Any]) -> None:
 
 
 def figure(results: dict[str, Any], record: dict[str, Any]) -> Any:
-    """Error over the running mean's against time per sample, both logarithmic, a panel a set."""
+    """Mean squared error against time per sample, both logarithmic, with a panel for each set."""
     columns = min(4, len(results))
     lines = -(-len(results) // columns)
     fig, axes = plots.grid(lines, columns, width=3.4, height=3.0)

@@ -1,12 +1,14 @@
-"""river's regressors on the eight sets: run once, kept in ``results/peers.json``, never run again.
+"""The errors of river's regressors on the eight data sets, which ``accuracy.py`` compares auto
+with.
 
-    python experiments/accuracy_peers.py [--rows T] [--only NAME …] [--sets NAME …]
+    python experiments/bench/accuracy_peers.py [--rows T] [--only NAME …] [--sets NAME …]
 
-Every cell is one model on the first rows of one set: its prequential mean squared error, the raw
-sets' divided by the square of half of the target's range, so that both are in the units of targets
-scaled to [−1, 1]. The file is written after every cell, cheap models first; a run that is cut goes
-on where it stopped. Errors depend on river's version and the seed alone. Times do not belong there:
-they are of one machine, and ``accuracy.py`` takes them in its own run.
+Every cell of ``peers.json`` is one regressor on the first rows of one set: its mean squared error
+when it predicts before it learns. Errors on raw sets are divided by the square of half the range of
+the target, so that all are in the units of targets in [−1, 1]. They depend only on river's version
+and on the seed, so a cell is never run again. The file is written after every cell, cheap
+regressors first; a run that is cut goes on where it stopped. Times depend on the machine and are
+not kept here: ``accuracy.py`` measures them in its own run.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ def make(name: str) -> Any:
 
 
 def measure(model: str, name: str, units: str, rows: int) -> tuple[float, float]:
-    """The error of one cell, infinite where the model broke down, and the seconds it took."""
+    """The error of one cell, infinite where the regressor diverged, and the seconds it took."""
     xs, ds, unit = data.in_units(name, units, rows)
     start = time.perf_counter()
     try:
@@ -85,7 +87,7 @@ class _Ordinary:
 
 
 def best(record: dict[str, Any], name: str, units: str) -> tuple[str, float]:
-    """The best of river on a set, and its error; ("", inf) where nothing is known."""
+    """river's best regressor on a set, and its error; ("", inf) where the record has none."""
     cells = record.get("mse", {}).get(units, {}).get(name, {})
     known = {model: error for model, error in cells.items() if error is not None}
     return min(known.items(), key=lambda cell: cell[1], default=("", math.inf))

@@ -1,13 +1,13 @@
-"""What jboost brings along: every package of its dependency tree, licences, known vulnerabilities.
+"""The packages that jboost brings along: their licences and known vulnerabilities.
 
-The tree is that of the installed metadata: jboost's dependencies, with ``--extras`` those of its
-extras too, and what those need. "tested from" is the version in .ci/oldest.txt, the oldest that CI
-runs the core's tests on. Known vulnerabilities are asked of pip-audit, which asks a service on the
-network; where it is not installed, or the service is not reached, that is said and the exit status
-is 3: nothing was found, because nothing was looked up.
+The tree comes from the installed metadata: the dependencies of jboost, with ``--extras`` also those
+of its extras, and the dependencies of all these. "tested from" is the version in .ci/oldest.txt,
+the oldest on which CI runs the core tests. Known vulnerabilities are asked of pip-audit, which asks
+a service on the network. Where pip-audit is not installed or does not reach the service, a line
+says so and the exit status is 3: no vulnerability was found, because none was looked up.
 
-Exit status: 0 nothing known, 1 a known vulnerability, 2 a licence to look at or a bound that is
-not tested, 3 vulnerabilities could not be looked up.
+Exit status: 0 nothing known, 1 a known vulnerability, 2 a licence to look at or a lower bound that
+is not tested, 3 vulnerabilities could not be looked up.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ class Package(NamedTuple):
 
     @property
     def accepted(self) -> bool:
-        """Whether each part of the licence is, or one of its alternatives."""
+        """Whether every part of the licence, or one of its alternatives, is accepted."""
         parts = re.split(r" AND |,", self.licence)
         return all(ACCEPTED.search(part) for part in parts)
 
 
 def normal(name: str) -> str:
-    """A package's name as indexes compare them."""
+    """A package's name in the form in which indexes compare names."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def requirements(name: str, extras: set[str]) -> Iterator[tuple[str, str, set[str]]]:
-    """(name, versions asked for, extras) of what an installed package needs here."""
+    """(name, versions, extras) of everything an installed package requires here."""
     from packaging.requirements import Requirement
 
     for line in metadata.requires(name) or ():
@@ -67,7 +67,7 @@ def requirements(name: str, extras: set[str]) -> Iterator[tuple[str, str, set[st
 
 
 def licence_of(about: Any) -> str:
-    """The licence's expression, else its classifiers, else the first line of its text."""
+    """The licence: its expression, else its classifiers, else the first line of its text."""
     kinds = [line.rpartition(" :: ")[2] for line in about.get_all("Classifier") or ()
              if line.startswith("License ::")]  # fmt: skip
     text = about.get("License-Expression") or ", ".join(kinds) or about.get("License") or "unknown"
@@ -75,7 +75,7 @@ def licence_of(about: Any) -> str:
 
 
 def tree(tested: Mapping[str, str], extras: set[str]) -> Iterator[Package]:
-    """Every package that jboost leads to; one that is missing is named with no version."""
+    """Every package that jboost leads to; a missing package has no version."""
     todo, seen = [("jboost", "", extras)], set()
     while todo:
         name, asked, wanted = todo.pop(0)
@@ -95,14 +95,14 @@ def tree(tested: Mapping[str, str], extras: set[str]) -> Iterator[Package]:
 
 
 def pins(path: Path) -> dict[str, str]:
-    """The versions that a file of constraints names."""
+    """The versions that a constraints file names."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return {normal(name): version for name, equals, version in (
         line.partition("==") for line in lines) if equals}  # fmt: skip
 
 
 def untested(packages: Sequence[Package]) -> list[str]:
-    """Lower bounds of jboost's own dependencies that are not the versions tested."""
+    """The lower bounds of jboost's own dependencies that differ from the tested versions."""
     own = {name: asked for name, asked, _ in requirements("jboost", {""})}
     wrong = []
     for package in packages:
@@ -122,7 +122,7 @@ def _same(bound: str, version: str) -> bool:
 
 
 def vulnerabilities(packages: Sequence[Package]) -> list[str] | None:
-    """What is known against these versions; None where that could not be looked up."""
+    """The known vulnerabilities of these versions; None where they could not be looked up."""
     with tempfile.TemporaryDirectory() as folder:
         listed = Path(folder, "requirements.txt")
         there = [package for package in packages if package.version != MISSING]

@@ -1,12 +1,13 @@
-"""auto on generated streams: what it promises, and kinds of streams that its settings never saw.
+"""auto on generated streams: its promises, and kinds of streams that its constants never saw.
 
-The promises: Duffing below 1e-3; within 2 % of Newton's method on the stationary stream; back
-within 1.2 times its old error 500 samples after all coefficients change; finite, in constant
-memory, over a million float32 samples of a hard set repeated with changes.
+The promises: an error below 1e-3 on Duffing; within 2 % of Newton's method on the stationary
+stream; within 1.2 times its old error 500 samples after all coefficients change; finite, in
+constant memory, over a million float32 samples of a hard set that is repeated with changes.
 
-The kinds: wide with few relevant columns, codes of categories, daily and weekly periods with and
-without lags, gross outliers, constant and duplicated columns, steps, and a stream of 1,000 rows;
-errors beside those of a line (Newton) and of three of river's regressors behind its StandardScaler.
+The kinds: many columns of which few matter, codes of categories, daily and weekly periods with and
+without lags, gross outliers, constant and duplicated columns, steps, and a stream of 1,000 rows.
+The errors stand beside those of a line (Newton) and of three of river's regressors behind its
+StandardScaler.
 """
 
 from __future__ import annotations
@@ -38,18 +39,21 @@ Rng = np.random.Generator
 
 
 def wide(rng: Rng, T: int) -> Stream:
+    """100 columns, of which three matter."""
     x = rng.normal(size=(T, 100))
     d = 2 * x[:, 17] + np.sin(2 * x[:, 60]) + x[:, 60] * x[:, 91]
     return x, d + 0.3 * rng.normal(size=T)
 
 
 def codes(rng: Rng, T: int) -> Stream:
+    """Four columns of codes, each with an effect for every code, and three numbers."""
     code, z = rng.integers(0, 10, size=(T, 4)), rng.normal(size=(T, 3))
     effect = rng.normal(size=(4, 10))[np.arange(4), code].sum(axis=1)
     return np.column_stack([code, z]), effect + z @ [1, -0.5, 0.2] + 0.3 * rng.normal(size=T)
 
 
 def periods(rng: Rng, T: int) -> Stream:
+    """The load of a grid by hour, weekday and temperature."""
     hours = np.arange(T)
     hour, day = hours % 24, hours // 24 % 7
     celsius = 10 + 10 * np.sin(hours * 2 * np.pi / 8760) + 3 * np.sin((hour - 9) * np.pi / 12)
@@ -59,11 +63,13 @@ def periods(rng: Rng, T: int) -> Stream:
 
 
 def periods_with_lags(rng: Rng, T: int) -> Stream:
+    """The same with the load an hour and a day before as columns."""
     x, d = periods(rng, T + 24)
     return np.column_stack([x[24:], d[23:-1], d[:-24]]), d[24:]
 
 
 def outliers(rng: Rng, T: int) -> Stream:
+    """1 % of x and of d are 100 times too large."""
     x = rng.normal(size=(T, 6))
     d = x @ rng.normal(size=6) + np.sin(3 * x[:, 0]) + 0.3 * rng.normal(size=T)
     x[rng.random(T) < 0.01, 0] *= 100
@@ -71,18 +77,21 @@ def outliers(rng: Rng, T: int) -> Stream:
 
 
 def copies(rng: Rng, T: int) -> Stream:
+    """Four columns, each twice or thrice, in several units, and three constants."""
     x = rng.normal(size=(T, 4))
     d = np.abs(x[:, 0]) + x[:, 1] * x[:, 2] + 0.2 * rng.normal(size=T)
     return np.column_stack([x, x, np.full((T, 3), 5.0), 1e5 * x[:, :2] + 3e6]), d
 
 
 def steps(rng: Rng, T: int) -> Stream:
+    """A tree of steps."""
     x = rng.random((T, 8))
     low, high = np.where(x[:, 2] > 0.7, 0.0, 5.0), np.where(x[:, 1] > 0.3, 3.0, -1.0)
     return x, np.where(x[:, 0] > 0.5, high, low) + 0.3 * rng.normal(size=T)
 
 
 def short(rng: Rng, T: int) -> Stream:
+    """Friedman's function on at most 1,000 rows."""
     x = rng.random((min(T, 1000), 10))
     d = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2
     return x, d + 10 * x[:, 3] + 5 * x[:, 4] + rng.normal(size=len(x))
@@ -101,11 +110,12 @@ KINDS: dict[str, Callable[[Rng, int], Stream]] = {
 
 
 def run(model: Any, xs: Any, ds: Any) -> Floats:
+    """The predictions of a model in float64."""
     return np.asarray(jb.run(model, xs, ds)[1].prediction, np.float64)
 
 
 def kind(name: str, T: int, rivals: Sequence[str]) -> dict[str, float]:
-    """Errors of all on one kind of stream, from the second sample on, outliers of d left out."""
+    """The errors of all models on one kind of stream; the first sample and outliers do not count."""
     xs, ds = (part.astype(np.float32) for part in KINDS[name](np.random.default_rng(3), T))
     quartiles = np.percentile(ds, [25, 75])
     counted = np.abs(ds - np.median(ds)) < 10 * np.ptp(quartiles)
@@ -124,6 +134,7 @@ def kind(name: str, T: int, rivals: Sequence[str]) -> dict[str, float]:
 
 
 def promises(duffing: int, stationary: int) -> dict[str, dict[str, float]]:
+    """What is promised and what was measured."""
     xs, ds = map(np.asarray, jb.streams.duffing(duffing))
     chaotic = float(np.mean(np.square(run(auto(), xs, ds) - ds)))
     xs, ds = map(np.asarray, jb.streams.stationary(jax.random.key(0), stationary))
@@ -138,7 +149,7 @@ def promises(duffing: int, stationary: int) -> dict[str, dict[str, float]]:
 
 
 def changed() -> float:
-    """The error 500 to 1,000 samples after all coefficients changed, over that before."""
+    """The mean error 500 to 1,000 samples after all coefficients change, over the error before."""
     rng = np.random.default_rng(0)
     xs = rng.normal(size=(6000, 5)).astype(np.float32)
     before, after = xs @ rng.normal(size=5), xs @ rng.normal(size=5)
@@ -148,7 +159,7 @@ def changed() -> float:
 
 
 def long(T: int) -> dict[str, Any]:
-    """T samples of protein, or of codes without the data, whose columns change places at times."""
+    """T samples of protein whose columns change places at times; without the data, of codes."""
     if "protein" in datasets.available():
         xs, ds = (np.asarray(part[:8192], np.float32) for part in datasets.load("protein"))
     else:

@@ -1,12 +1,12 @@
-"""The related work on the data sets: gradient boosting, bagging and the trivial predictions.
+"""The related work on the data sets: gradient boosting, bagging and trivial predictions.
 
-The first 8,192 rows of each set, scaled to [−1, 1] by the whole of them, as in Table 1. Every
-ensemble has 20 copies. Every model gets the step size (SGD) or the forgetting factor (Newton) that
-is best for it on the stream that is reported, from one grid: the best of the grid in hindsight.
+The streams are the first 8,192 rows of each set, scaled to [−1, 1] by these rows. Every ensemble
+has 20 copies. Every model gets the step size (SGD) or the forgetting factor (Newton) that is best
+for it on the stream that is reported: the best of one grid in hindsight.
 
-Gradient boosting is told the range of the targets, ±1, and what it says stays within it. So that
-this is not taken for boosting, every model is compared by its predictions clipped to that range;
-the errors without clipping are kept beside them.
+Gradient boosting is told the range of the targets, ±1, and keeps its predictions within it. For a
+fair comparison the predictions of every model are clipped to that range; the errors without
+clipping are in the record too.
 """
 
 from __future__ import annotations
@@ -57,15 +57,13 @@ MODELS: dict[str, Callable[[Learner, Array], Learner]] = {
 
 
 def learner_of(kind: str, value: Any) -> Learner:
+    """SGD or Newton at one value of its grid."""
     return jb.SGD(value) if kind == "SGD" else jb.Newton(value, ridge=RIDGE)
 
 
 @partial(jax.jit, static_argnames=("kind", "name"))
 def errors(kind: str, name: str, grid: Array, target: Array, xs: Array, ds: Array) -> Array:
-    """The MSE of a model at every value of the grid, with its predictions clipped and as they are.
-
-    (n, 2).
-    """
+    """The MSE of a model at the n values of a grid, (n, 2): clipped, and as predicted."""
 
     def one(value: Array) -> Array:
         model = MODELS[name](learner_of(kind, value), target)
@@ -77,11 +75,13 @@ def errors(kind: str, name: str, grid: Array, target: Array, xs: Array, ds: Arra
 
 
 def best(grid: Sequence[float], row: np.ndarray) -> dict[str, Any]:
+    """The least error of a grid, and the value it belongs to."""
     at = int(np.argmin(np.nan_to_num(row, nan=np.inf)))
     return {"mse": row[at], "value": grid[at], "grid": row}
 
 
 def work(name: str, length: int) -> dict[str, Any]:
+    """All models on one set."""
     xs, ds = (jnp.asarray(values, jnp.float32) for values in data.scaled(name, length))
     out: dict[str, Any] = {"T": len(ds), "features": xs.shape[1]}
     out["stand_in"] = not data.is_real(name)
@@ -114,6 +114,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def figure(results: dict[str, Any]) -> Any:
+    """The errors of all ensembles over that of one learner alone."""
     fig, axes = plots.grid(1, 2, width=5.4, height=3.8)
     for ax, kind in zip(axes[0], GRIDS, strict=True):
         names = [name for name, block in results.items() if kind in block]

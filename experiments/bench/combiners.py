@@ -1,10 +1,11 @@
 """Combiners on the same experts: their errors on real streams, and their regrets beside the bounds.
 
-Twelve experts, six SGD and six Newton, run once over each stream: eight data sets (their first
-8,192 rows, scaled to [−1, 1] by the whole of them) and the paper's two streams. Every combiner then
-sees the same predictions one by one. The adversarial streams are made of predictions directly; one
-of them answers the combiner's own prediction. Regret is against the best expert (EWA), the best
-convex mix (BOA, ML-Poly) or the best linear mix (Newton, ForwardNewton) in hindsight.
+Twelve experts, six SGD and six Newton, run once over each stream: the first 8,192 rows of eight
+data sets, scaled to [−1, 1] by these rows, and the paper's two streams. Every combiner then gets
+the same predictions one by one. The adversarial streams are made of predictions directly; the
+targets of one of them answer the combiner's own prediction. Regret is measured against a choice in
+hindsight: the best expert (EWA), the best convex mix (BOA, ML-Poly) or the best linear mix (Newton,
+ForwardNewton).
 """
 
 from __future__ import annotations
@@ -58,17 +59,19 @@ DRAWN = ("EWA", "BOA", "ML-Poly", "Newton", "ForwardNewton")
 
 
 def experts() -> list[Learner]:
+    """Six SGD and six Newton learners."""
     sgd = [jb.SGD(step) for step in STEPS]
     return [*sgd, *(jb.Newton(beta, ridge=RIDGE) for beta in FORGETTING)]
 
 
 def _estimates(state: Any, info: Any) -> Array:
+    """Observe the predictions of the experts."""
     del state
     return info.y
 
 
 def predictions(name: str, rows: int) -> tuple[Values, Values]:
-    """What the experts say of a stream, (T, m), and its targets."""
+    """The experts' predictions of a stream, (T, m), and its targets."""
     if name == "Duffing":
         xs, ds = jb.streams.duffing(rows)
     elif name == "stationary":
@@ -82,7 +85,7 @@ def predictions(name: str, rows: int) -> tuple[Values, Values]:
 
 
 def adversarial(name: str, T: int) -> tuple[Values, Values | None]:
-    """Predictions and targets; None for those that answer the combiner."""
+    """Predictions and targets; the targets are None where they answer the combiner."""
     rng, t = np.random.default_rng(5), np.arange(T)
     wave = np.sin(t / 50)
     sides = np.tile([1.0, -1.0], (T, 1))
@@ -108,7 +111,7 @@ def adversarial(name: str, T: int) -> tuple[Values, Values | None]:
 
 @jax.jit
 def contrary(combiner: Learner, y: Array) -> tuple[Array, Array]:
-    """Predictions, and targets that are always on the other side of 0.1."""
+    """A combiner's predictions, and targets that are always on the other side of 0.1."""
 
     def step(state: Any, y: Array) -> tuple[Any, tuple[Array, Array]]:
         guess = combiner.predict(state, y)
@@ -128,13 +131,13 @@ def combined(combiner: Learner, y: Values, d: Values | None) -> tuple[Values, Va
 
 
 def known_rate(y: Values, d: Values | None) -> float:
-    """EWA's largest rate with a bound; targets that answer the combiner are ±1."""
+    """The largest rate of EWA that has a bound; targets that answer the combiner are ±1."""
     sides = np.array([[-1.0, 1.0]]) if d is None else d[:, None]
     return 0.5 / max(float(np.square(y - side[:, None]).max()) for side in sides.T)
 
 
 def held(name: str, guess: Values, y: Values, d: Values) -> dict[str, Any]:
-    """A regret and its bound, and whether every expert's regret is within its own."""
+    """A regret and its bound, and whether the regret to every expert is within its bound."""
     if AGAINST[name] == "linear":
         forward = name == "ForwardNewton"
         regret, bound = regret_bounds.least_squares(guess, y, d, COMBINER_RIDGE, forward)[1:]
@@ -157,6 +160,7 @@ def held(name: str, guess: Values, y: Values, d: Values) -> dict[str, Any]:
 
 
 def work(name: str, rows: int, T: int) -> dict[str, Any]:
+    """All combiners on one stream."""
     y, d = adversarial(name, T) if name in ADVERSARIAL else predictions(name, rows)
     result: dict[str, Any] = {"T": len(y), "experts": y.shape[1], "mse": {}, "regret": {}}
     for combiner, model in COMBINERS.items():
@@ -177,7 +181,7 @@ def work(name: str, rows: int, T: int) -> dict[str, Any]:
 
 
 def means(results: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Over the real streams: geometric mean and largest of MSE over that of the best expert."""
+    """Geometric mean and largest value, over the real streams, of MSE over the best expert's."""
     summary = {}
     for combiner in COMBINERS:
         ratios = [
@@ -208,6 +212,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def figure(streams: dict[str, Any], real: Sequence[str]) -> Any:
+    """Errors over the best expert's, and regrets over their bounds."""
     fig, axes = plots.grid(1, 2, width=5.6, height=4.2)
     for i, combiner in enumerate(DRAWN):
         look = style(i) | {"linestyle": "", "marker": (*MARKERS[1:], "x")[i], "markersize": 5}

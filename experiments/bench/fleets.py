@@ -1,8 +1,8 @@
-"""Fleets: 100,000 streams with a model each, whose samples arrive raggedly, in blocks.
+"""A fleet of 100,000 streams with a model each, whose samples arrive in any order, in blocks.
 
-Reports rows a second and memory, and holds 200 sampled streams against their runs alone. Every
-stream has a linear law of its own; at each row a stream is drawn at random, so that some have many
-rows in a block and some have none.
+Reports rows a second and memory, and compares 200 of the streams with separate runs. Every stream
+has a linear law of its own. The stream of each row is drawn at random, so that some streams have
+many rows in a block and some have none.
 """
 
 from __future__ import annotations

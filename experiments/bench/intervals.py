@@ -1,15 +1,17 @@
-"""Intervals and changes: coverage and width beside river's, recovery with and without an action.
+"""Intervals and changes: coverage and width beside river's, and recovery with and without OnChange.
 
-Streams: Duffing, the stationary one, one whose coefficients all change half-way, and the first
-8,192 rows of the eight sets, raw. Models: Newton and BNM-WU behind Scale, Bias and ScaleTarget.
+The streams are Duffing, the stationary one, one whose coefficients all change half-way, and the
+first 8,192 raw rows of the eight sets. The models are Newton and BNM-WU behind Scale, Bias and
+ScaleTarget.
 
-Intervals of 90 %: how many answers they hold, in all, in the worst block of 2,000 and in the 2,000
-after the change; and their mean width over that of the control, the one constant width that holds
-90 % in hindsight. river's jackknife is given the same estimates; its Bayesian linear regression
-says its own, with the target scaled by its past. Without river these columns are left out.
+Intervals of 90 %: the share of answers inside, over all samples, in the worst block of 2,000 and in
+the 2,000 after the change; and the mean width over that of the control, the one constant width that
+holds 90 % in hindsight. river's jackknife gets the same estimates. river's Bayesian linear
+regression gets the target scaled by its past. Without river these columns are left out.
 
-Change: how long until the mean square of 50 errors is below twice that of before, with OnChange and
-without; what OnChange does to the MSE where nothing changes; and false alarms in 10⁵ samples.
+Changes: the samples until the mean square of 50 errors is below twice that before the change, with
+OnChange and without; what OnChange does to the MSE where nothing changes; and false alarms in 10⁵
+samples.
 """
 
 from __future__ import annotations
@@ -45,10 +47,12 @@ Stream = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 
 def around(learner: Learner) -> Learner:
+    """A learner with scaled inputs, a bias and a scaled target."""
     return jb.pipeline(jb.Scale(), jb.Bias(), jb.ScaleTarget(learner))
 
 
 def booster(m: int, forgetting: float = 0.999) -> Learner:
+    """BNM-WU with m learners."""
     return jb.bnm_wu(m, target_mse=0.1, forgetting=forgetting, ridge=0.1)
 
 
@@ -63,7 +67,7 @@ def changing(T: int, seed: int, *, noise: float = 0.1, columns: int = 5) -> Stre
 
 
 def unchanging(T: int, seed: int, kind: str) -> Stream:
-    """d = wᵀx + ν with one w, and noise that is not so easily told from a change."""
+    """d = wᵀx + ν with one w, and noise that can be mistaken for a change."""
     rng = np.random.default_rng(seed)
     x, w = rng.normal(size=(T, 5)), rng.normal(size=5)
     nu = rng.normal(size=T)
@@ -78,12 +82,13 @@ def unchanging(T: int, seed: int, kind: str) -> Stream:
 
 
 def arrays(stream: Any, rows: int, start: int = 0) -> Stream:
+    """The rows of a stream from ``start`` on, in float32."""
     xs, ds = (np.asarray(a[start : start + rows], np.float32) for a in stream)
     return xs, ds
 
 
 def scored(limits: Any, ds: Any, control: float, changed: bool) -> dict[str, float]:
-    """Coverage in per cent and mean width over the control's; the first interval is infinite."""
+    """Coverage in percent, and mean width over the control's; the first interval is infinite."""
     low, high, ds = (np.asarray(a, np.float64)[1:] for a in (*limits, ds))
     inside = (low <= ds) & (ds <= high)
     block = min(AFTER, len(ds))
@@ -97,7 +102,7 @@ def scored(limits: Any, ds: Any, control: float, changed: bool) -> dict[str, flo
 
 
 def ours(model: Learner, xs: Any, ds: Any, changed: bool, only: str | None) -> dict[str, Any]:
-    """Every method around one model, the control's width, and the estimates."""
+    """The coverage of every method around one model, the control's width, and the estimates."""
     traces = {
         name: jb.run(Intervals(model, COVERAGE, **settings), xs, ds, observe=band)[1]
         for name, settings in METHODS.items()
@@ -112,7 +117,7 @@ def ours(model: Learner, xs: Any, ds: Any, changed: bool, only: str | None) -> d
 
 
 def rivers(xs: Any, ds: Any, said: Any, control: float, changed: bool) -> dict[str, Any]:
-    """river's jackknife around the same estimates, and its Bayesian regression's own intervals."""
+    """river's jackknife around the same estimates, and river's Bayesian regression."""
     from river import base, conf, linear_model, preprocessing, stats
 
     class Given(base.Regressor):
@@ -136,14 +141,15 @@ def rivers(xs: Any, ds: Any, said: Any, control: float, changed: bool) -> dict[s
         mean.update(d)
         var.update(d)
         m, s = mean.get(), var.get() ** 0.5 or 1.0
-        own: Any = bayes.predict_one(row, with_dist=True)
-        half = z * own.sigma
-        bands["river's Bayes"].append((m + s * (own.mu - half), m + s * (own.mu + half)))
+        answer: Any = bayes.predict_one(row, with_dist=True)
+        half = z * answer.sigma
+        bands["river's Bayes"].append((m + s * (answer.mu - half), m + s * (answer.mu + half)))
         bayes.learn_one(row, (d - m) / s)
     return {name: scored(np.array(b).T, ds, control, changed) for name, b in bands.items()}
 
 
 def interval_work(stream: tuple[str, Any, bool]) -> dict[str, Any]:
+    """The intervals of all methods on one stream."""
     _, (xs, ds), changed = stream
     out: dict[str, Any] = {"T": len(ds), "columns": xs.shape[1]}
     newton = ours(around(jb.Newton(0.999)), xs, ds, changed, None)
@@ -159,7 +165,7 @@ def interval_work(stream: tuple[str, Any, bool]) -> dict[str, Any]:
 
 
 def recovery(errors: NDArray[np.float64]) -> int | None:
-    """Samples from the middle on until the mean square of WINDOW is below twice that of before."""
+    """Samples after the change until the mean square of WINDOW errors is below twice the old."""
     T = len(errors)
     usual = np.mean(errors[T // 4 : T // 2])
     means = np.convolve(errors[T // 2 :], np.ones(WINDOW) / WINDOW, "valid")
@@ -168,12 +174,13 @@ def recovery(errors: NDArray[np.float64]) -> int | None:
 
 
 def squares(model: Learner, xs: Any, ds: Any) -> tuple[NDArray[np.float64], Any]:
+    """The squared errors of a model, and its state at the end."""
     state, trace = jb.run(model, xs, ds, jax.random.key(0))
     return np.square(np.asarray(trace.prediction, np.float64) - ds), state
 
 
 def change_work(case: tuple[str, Learner, Any]) -> dict[str, Any]:
-    """One model on one stream, alone and with each action."""
+    """One model on one stream, alone and with each action of OnChange."""
     _, model, (xs, ds) = case
     alone, _ = squares(model, xs, ds)
     out: dict[str, Any] = {"mse": alone.mean(), "recovery": recovery(alone), "T": len(ds)}
@@ -189,13 +196,14 @@ def change_work(case: tuple[str, Learner, Any]) -> dict[str, Any]:
     return out
 
 
-def told(what: str, wanted: str, got: str, good: bool) -> dict[str, Any]:
-    """A line of 'wanted / got', printed and kept."""
+def requirement(what: str, wanted: str, got: str, good: bool) -> dict[str, Any]:
+    """Print a requirement with what was measured, and return both for the record."""
     print(f"{'ok ' if good else 'NOT'} {what}: wanted {wanted}, got {got}", flush=True)
     return {"what": what, "wanted": wanted, "got": got, "holds": good}
 
 
 def verdicts(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every requirement with what was measured."""
     lines = []
     for model in ("Newton", "BNM-WU"):
         rows = {name: found[model]["conformal"] for name, found in results["intervals"].items()}
@@ -203,32 +211,38 @@ def verdicts(results: dict[str, Any]) -> list[dict[str, Any]]:
             values = {name: row[field] for name, row in rows.items() if field in row}
             good = all(88 <= value <= 92 for value in values.values())
             got = f"{min(values.values()):.1f} to {max(values.values()):.1f} %"
-            lines.append(told(f"{model}, {what}", "88 to 92 %", got, good))
+            lines.append(requirement(f"{model}, {what}", "88 to 92 %", got, good))
         widths = [row["width"] for row in rows.values()]
         got = f"{np.mean(widths):.3f} × the constant control's"
-        lines.append(told(f"{model}, mean width", "reported", got, True))
+        lines.append(requirement(f"{model}, mean width", "reported", got, True))
     rivals = [row["Newton"] for row in results["intervals"].values()]
     if "river's jackknife" in rivals[0]:
         for rival in ("river's jackknife", "river's Bayes"):
             ratio = [row["conformal"]["width"] / row[rival]["width"] for row in rivals]
             inside = [row[rival]["coverage"] for row in rivals]
             got = f"{np.mean(ratio):.3f} × its width; it covers {min(inside):.1f} to "
-            lines.append(told(f"beside {rival}", "reported", f"{got}{max(inside):.1f} %", True))
+            lines.append(
+                requirement(f"beside {rival}", "reported", f"{got}{max(inside):.1f} %", True)
+            )
     for name, row in results["change"].items():
         if row["recovery"] is None and row["inflate"]["recovery"] is None:
             continue
         for action in ("inflate", "restart"):
-            alone, own = row["recovery"], row[action]["recovery"]
-            good = own is not None and (alone is None or own <= alone / 2)
-            lines.append(told(f"{name}, {action}", f"at most half of {alone}", f"{own}", good))
+            alone, acted = row["recovery"], row[action]["recovery"]
+            good = acted is not None and (alone is None or acted <= alone / 2)
+            lines.append(
+                requirement(f"{name}, {action}", f"at most half of {alone}", f"{acted}", good)
+            )
     worst = max(
         ((row[action]["ratio"], f"{name}, {action}") for name, row in results["no change"].items()
          for action in ("inflate", "restart"))
     )  # fmt: skip
     good = worst[0] <= 1.02
-    lines.append(told("MSE where nothing changes", "≤ 1.02", f"{worst[0]:.4f} ({worst[1]})", good))
+    lines.append(
+        requirement("MSE where nothing changes", "≤ 1.02", f"{worst[0]:.4f} ({worst[1]})", good)
+    )
     for name, rate in results["false alarms"].items():
-        lines.append(told(f"false alarms in 1e5, {name}", "reported", f"{rate:.1f}", True))
+        lines.append(requirement(f"false alarms in 1e5, {name}", "reported", f"{rate:.1f}", True))
     return lines
 
 
@@ -297,7 +311,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def figure(T: int) -> Any:
-    """The band over an abrupt change, with OnChange and without."""
+    """The errors and the intervals around an abrupt change, with OnChange and without."""
     xs, ds = changing(T, 0)
     half = T // 2
     shown = slice(half - 150, half + 450)

@@ -1,9 +1,9 @@
-"""A run over a file, killed at random moments and resumed, against one that was left alone.
+"""A run over a file, killed at random moments and resumed, compared with an uninterrupted run.
 
 ``jboost run FILE --checkpoint … --predictions … --resume`` is started and killed with SIGKILL at a
 random moment: after one or two more blocks were written, and a random part of the time that a block
-takes. So it goes on, until it was killed often enough; then it is let finish. Predictions and
-final state must be those of the uninterrupted run, bit for bit.
+takes. It is started and killed again until it was killed often enough; then it may finish. Its
+predictions and final state must be those of the uninterrupted run, bit for bit.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What is not a line: random features, a tree of regions, networks, and boosting of small ones.
+"""Non-linear learners: random features, a tree of regions, networks, and boosting of small ones.
 
-The first 8,192 rows of the paper's sets, predict before learn; features and trees on inputs and
-targets scaled to [−1, 1] by the whole set, networks on raw rows behind ``Scale`` and inside
-``ScaleTarget``. All errors are in the units of targets in [−1, 1], but for the first sample (on
-ypmsd, of targets near 2000, it alone would add .32). Settings are the same for all sets. Every
-requirement is printed with what was wanted and what was measured.
+Every model predicts before it learns, over the first 8,192 rows of the paper's sets. Features and
+trees get inputs and targets scaled to [−1, 1] by the whole set; networks get raw rows behind
+``Scale`` and inside ``ScaleTarget``. All errors are in the units of targets in [−1, 1]. The first
+sample does not count: on ypmsd, whose targets are near 2000, it alone would add .32. Settings are
+the same for all sets. Every requirement is printed with what was wanted and what was measured.
 """
 
 from __future__ import annotations
@@ -58,7 +58,13 @@ FRESH = 10  # the first key of the chains: their settings were chosen on keys be
 
 
 class Line(NamedTuple):
-    """A requirement, and what was measured."""
+    """A requirement and what was measured.
+
+    what: its name.
+    sign: "≤" or "≥".
+    wanted: the limit.
+    got: the measured value.
+    """
 
     what: str
     sign: str
@@ -71,13 +77,14 @@ class Line(NamedTuple):
 
 
 def predictions(model: Learner, xs: Any, ds: Any, key: int) -> np.ndarray:
+    """The predictions of a model in float64."""
     return np.asarray(jb.run(model, xs, ds, jax.random.key(key))[1].prediction, np.float64)
 
 
 def errors(
     model: Learner, xs: Any, ds: Any, keys: int = 1, unit: float = 1.0, first: int = 0
 ) -> list[float]:
-    """The MSE of each key, but for the first sample: a raw stream's first estimate is 0."""
+    """The MSE of each key without the first sample: the first estimate of a raw stream is 0."""
     each = [np.square(predictions(model, xs, ds, first + key) - ds) for key in range(keys)]
     return [float(np.mean(e[1:])) / unit for e in each]
 
@@ -105,9 +112,9 @@ def features(rows: int, keys: int) -> tuple[dict[str, Any], list[Line]]:
 
 
 def tree(rows: int, seeds: int) -> tuple[dict[str, Any], list[Line]]:
-    """The tree against its learner; and what 29 inputs that do not matter cost it.
+    """A tree against its learner alone, and what 29 inputs that do not matter cost it.
 
-    An input that is to be split at often has no effect by itself, so that Select does not find it.
+    The input to split at often has no effect by itself, so that Select does not find it.
     """
     out: dict[str, Any] = {}
     lines = []
@@ -120,16 +127,16 @@ def tree(rows: int, seeds: int) -> tuple[dict[str, Any], list[Line]]:
     for inputs in ("uniform", "normal"):
         found = {kind: wide(kind, inputs, rows, seeds) for kind in KINDS}
         out[f"inputs that do not matter, {inputs}"] = found
-        ratios = {kind: own["32 inputs"] / own["3 inputs"] for kind, own in found.items()}
+        ratios = {kind: row["32 inputs"] / row["3 inputs"] for kind, row in found.items()}
         for kind in KINDS:
             lines.append(Line(f"{cost}, {inputs}, {kind}", "≤", WIDE_WANTED, ratios[kind]))
     return out, lines
 
 
 def wide(kind: str, inputs: str, rows: int, seeds: int) -> dict[str, float]:
-    """Mean errors of the tree on three inputs that matter and on 32 that hold them.
+    """Mean errors of the tree on the three inputs that matter and on 32 that hold them.
 
-    Of the first kind also behind Select.
+    For the first kind of stream also behind Select.
     """
     runs: dict[str, Learner] = {"3 inputs": WIDE_TREE, "32 inputs": WIDE_TREE}
     if kind == next(iter(KINDS)):
@@ -148,11 +155,12 @@ def wide(kind: str, inputs: str, rows: int, seeds: int) -> dict[str, float]:
 
 
 def boosting(T: int, keys: int) -> tuple[dict[str, Any], list[Line]]:
-    """Chains of small learners on Duffing, each with its own draw, and one learner of their size.
+    """Chains of small learners on Duffing, each with its own draw, beside single larger learners.
 
-    First order: SMALL random features each under NLMS, and one of as many in all, and of twice as
-    many, which takes the chain's time; a step of 1 is the best of .5, 1 and 1.5 for each. Second
-    order: six features each under Newton, where λ itself helps.
+    First order: each learner has SMALL random features under NLMS. The single learners have as many
+    features as the whole chain, and twice as many, which take the chain's time. A step of 1 is the
+    best of .5, 1 and 1.5 for each. Second order: six features each under Newton, where λ itself
+    helps.
     """
     xs, ds = (np.asarray(a) for a in jb.streams.duffing(T))
     xs = xs[:, :2]
@@ -204,7 +212,7 @@ def boosting(T: int, keys: int) -> tuple[dict[str, Any], list[Line]]:
 
 
 def networks(names: Sequence[str], rows: int, keys: int) -> tuple[dict[str, Any], list[Line]]:
-    """Gauss–Newton on raw rows, beside features and a line."""
+    """Networks under Gauss–Newton on raw rows, beside random features and a line."""
     out: dict[str, Any] = {}
     for name in names:
         xs, ds, unit = stream(name, rows)
@@ -226,10 +234,12 @@ def networks(names: Sequence[str], rows: int, keys: int) -> tuple[dict[str, Any]
 
 
 def units(names: Sequence[str], rows: int, keys: int) -> tuple[dict[str, Any], list[Line]]:
-    """Every input in other units, by up to a million either way, and the target by 1e4.
+    """The change of a network's error when all units change: inputs by up to 1e±6, the target by
+    1e4.
 
     Where a raw column hardly changes (california's longitude at first) other units round it
-    differently, by 1e-3 of its deviation, and a single network then goes another way: hence means.
+    differently, by 1e-3 of its deviation, and a network then takes another course. So means over
+    keys are compared.
     """
     out, lines = {}, []
     for name in names:
@@ -258,7 +268,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     }
     # One at a time: they are timed.
     done = experiment.each(lambda name: blocks[name](), blocks, workers=1)
-    lines = [line for _, own in done for line in own]
+    lines = [line for _, block_lines in done for line in block_lines]
     for line in lines:
         verdict = "holds" if line.holds else "FAILS"
         print(f"{line.what}: wanted {line.sign} {line.wanted:g}, got {line.got:.4g}: {verdict}")

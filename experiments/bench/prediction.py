@@ -1,8 +1,9 @@
-"""Late answers, several targets, outliers, budgets and metrics: what holds, measured.
+"""Late answers, several targets, outliers, budgets and metrics: requirements and measurements.
 
-The cost of a delay in error; (T, q) against q runs, in numbers and in time; Huber's loss where 1 %
-of the targets are absurd; a budget of labels; a million float32 samples in each metric. Prints what
-was wanted and what was found. Sets that are not installed are left out, and that is said.
+Measured are: the error by how late answers come; targets of shape (T, q) against q runs, in numbers
+and in time; Huber's loss where 1 % of the targets are absurd; a budget of labels; every metric over
+a million float32 samples. Each requirement is printed with what was measured. Data sets that are
+not there are left out, with a message.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ KEY = jax.random.key(0)
 
 
 def streams(T: int) -> dict[str, tuple[Any, Any]]:
-    """Two of the paper's streams, and two sets in [−1, 1] by their whole range, as in its table."""
+    """Two of the paper's streams, and two sets scaled to [−1, 1] by their whole range."""
     found = {"duffing": jb.streams.duffing(T), "stationary": jb.streams.stationary(KEY, T)}
     for name in SETS:
         try:
@@ -48,7 +49,7 @@ def streams(T: int) -> dict[str, tuple[Any, Any]]:
 
 
 def models(r: int) -> dict[str, Any]:
-    """One setting for all streams, but for the step: many columns want a smaller one."""
+    """Four models with the same settings for all streams; many columns get a smaller step."""
     mu = 0.1 if r < 5 else 0.02
     return {
         "SGD": jb.SGD(mu),
@@ -59,7 +60,7 @@ def models(r: int) -> dict[str, Any]:
 
 
 def delays(data: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
-    """MSE by delay, and whether no delay is the plain run to the last bit."""
+    """The MSE by delay, and whether a delay of 0 gives the plain run bit for bit."""
     out: dict[str, Any] = {}
     for stream, (xs, ds) in data.items():
         for name, model in models(xs.shape[1]).items():
@@ -130,7 +131,7 @@ def several(T: int, tries: int) -> dict[str, Any]:
 
 
 def fastest(calls: Sequence[Callable[[], Any]], tries: int) -> list[float]:
-    """The least seconds of each, taken in turns, so that a busy machine troubles all alike."""
+    """The least seconds of each call; they take turns, so that a busy machine slows all alike."""
     best = [np.inf] * len(calls)
     for _ in range(tries):
         for k, call in enumerate(calls):
@@ -141,7 +142,7 @@ def fastest(calls: Sequence[Callable[[], Any]], tries: int) -> list[float]:
 
 
 def budgets(data: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
-    """MSE and labels used, at random and by leverage."""
+    """The MSE and the share of labels used, asked for at random and by leverage."""
     out: dict[str, Any] = {}
     for stream, (xs, ds) in data.items():
         for rate in (0.02, 0.1, 1.0):
@@ -177,12 +178,13 @@ def digits(T: int) -> dict[str, float]:
 
 
 def squared(prediction: Any, ds: Any, where: Any = slice(None)) -> float:
+    """The mean squared error on some of the samples."""
     e = np.asarray(prediction, np.float64) - np.asarray(ds, np.float64)
     return float(np.mean(np.square(e[where])))
 
 
 def report(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each requirement with what was found."""
+    """Each requirement with what was measured."""
     late, shared, robust = results["delays"], results["targets"], results["outliers"]
     huber = {form: max(row[form] for row in robust.values()) for form in ("weight", "target")}
     lines = [

@@ -1,9 +1,9 @@
-"""How fast real streams are: files against an array in memory, and single samples against river.
+"""How fast files are beside an array in memory, and single samples beside river.
 
-A CSV and a Parquet file of 2 million rows and 30 columns are made, and go through ``bnm_wu`` as the
-command runs it; each in a process of its own, which also says how much its memory grew. Then one
-sample at a time: ``predict_one`` and ``learn_one`` of boosters of 20 learners, against a bag of 20
-linear models of river's, in turns within one process.
+A CSV and a Parquet file of 2 million rows and 30 columns are made and go through ``bnm_wu`` as the
+command runs it. Each file has a process of its own, which also reports how much its memory grew.
+Then samples go one at a time through ``predict_one`` and ``learn_one`` of boosters of 20 learners
+and of a bag of 20 linear models of river's, in turns within one process.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ import numpy as np
 
 from experiments.shared.experiment import command_line, parsed, versions, write_json
 
-COLUMNS, CHUNK = 30, 50_000
+COLUMNS, BLOCK = 30, 50_000
 MODEL = "bnm_wu"
 SOURCES = ("array", "csv", "parquet")
 
 
-def chunks(rows: int) -> Any:
-    """The stream, some rows at a time: the last column is the target."""
+def blocks(rows: int) -> Any:
+    """The stream in blocks of rows; the last column is the target."""
     rng = np.random.default_rng(0)
     weights = rng.normal(size=COLUMNS)
-    for start in range(0, rows, CHUNK):
-        x = rng.normal(size=(min(CHUNK, rows - start), COLUMNS))
+    for start in range(0, rows, BLOCK):
+        x = rng.normal(size=(min(BLOCK, rows - start), COLUMNS))
         yield np.column_stack([x, x @ weights + rng.normal(size=len(x))]).astype(np.float32)
 
 
 def write(folder: Path, rows: int) -> None:
-    """The same rows as an array, as CSV and as Parquet."""
+    """Write the same rows as an array, as CSV and as Parquet."""
     import pyarrow as pa
     import pyarrow.csv as text
     import pyarrow.parquet as parquet
@@ -54,17 +54,17 @@ def write(folder: Path, rows: int) -> None:
         text.CSVWriter(folder / "data.csv", schema) as csv,
         parquet.ParquetWriter(folder / "data.parquet", schema) as packed,
     ):
-        for part in chunks(rows):
-            array[start : start + len(part)] = part
-            start += len(part)
-            table = pa.table(list(part.T), schema=schema)
+        for block in blocks(rows):
+            array[start : start + len(block)] = block
+            start += len(block)
+            table = pa.table(list(block.T), schema=schema)
             csv.write_table(table)
             packed.write_table(table)
     array.flush()
 
 
 def measure(path: Path) -> dict[str, float]:
-    """Rows a second of one source, without compilation, and the memory that it took, in MB."""
+    """Rows a second of one source, without compilation, and by how many MB memory grew."""
     import jboost as jb
     from jboost import catalogue
     from jboost.files import sources
@@ -75,13 +75,13 @@ def measure(path: Path) -> dict[str, float]:
         return sources.read(path, "y")
 
     model = catalogue.named(MODEL)
-    given = source()
-    with jb.run_stream(model, given) as stream:  # compiles what the lengths of blocks take
+    opened = source()
+    with jb.run_stream(model, opened) as stream:  # compiles what the lengths of blocks take
         for _, _ in zip(range(2), stream, strict=False):
             pass
     before = peak()
     start = time.perf_counter()
-    stream = jb.run_stream(model, given).finish()
+    stream = jb.run_stream(model, opened).finish()
     seconds = time.perf_counter() - start
     grown = (peak() - before) / 1024
     return {"rows": stream.position, "rate": stream.position / seconds, "grown_mb": grown}
@@ -90,8 +90,8 @@ def measure(path: Path) -> dict[str, float]:
 def peak() -> int:
     """The most memory this process has had, in KB.
 
-    Linux counts what the process was before it became this program into ``ru_maxrss``: a large
-    parent would hide what is measured.
+    On Linux ``ru_maxrss`` includes the parent from which the process was forked: a large parent
+    would hide what is measured. VmHWM does not.
     """
     status = Path("/proc/self/status")
     found = re.search(r"VmHWM:\s*(\d+) kB", status.read_text()) if status.exists() else None
@@ -99,7 +99,7 @@ def peak() -> int:
 
 
 def files(rows: int) -> dict[str, dict[str, float]]:
-    """Every source in a process of its own."""
+    """Measure every source, each in a process of its own."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), rows)
@@ -117,7 +117,7 @@ def files(rows: int) -> dict[str, dict[str, float]]:
 
 
 def singles(samples: int) -> dict[str, dict[str, float]]:
-    """Microseconds of a prediction and a learned sample, in turns."""
+    """Microseconds to predict and learn one sample, the models taking turns."""
     from river import datasets, ensemble, linear_model, preprocessing
 
     import jboost as jb

@@ -1,8 +1,8 @@
-"""Regrets of combiners, and what bounds them, from predictions and targets alone.
+"""Regret bounds of the combiners, computed from predictions and targets alone, with proofs.
 
 Losses are (ŷ − d)²; r_k = 2 (ŷ − d)(ŷ − y_k), so that ŷ's loss less that of any convex mix q of
-the experts is at most Σ q_k r_k, and Σ p_k r_k = 0. Three of the bounds are proved here because the
-rules differ from the published ones in that no range of the losses is given to them.
+the experts is at most Σ q_k r_k, and Σ p_k r_k = 0. Three of the bounds are proved here, because
+these rules, other than the published ones, are not told the range of the losses.
 
 **EWA, η = 1/(2S).** W_t(η) = −(1/η) ln Σ_k exp(−η L_k)/m, L_k the losses up to t, falls in η, and
 ŷ's loss is at most W_t(η) − W_{t−1}(η) where η times every loss is at most 1/2. Summed over the
@@ -33,12 +33,12 @@ Values = NDArray[np.float64]
 
 
 def linearised(guess: Values, y: Values, d: Values) -> Values:
-    """r of every expert at every step, (T, m)."""
+    """The linearised regret r of every expert at every step, (T, m)."""
     return 2 * (guess - d)[:, None] * (guess[:, None] - y)
 
 
 def ewa(guess: Values, y: Values, d: Values, rate: float | None) -> Values:
-    """The bound on the regret against each expert; NaN where the rate is beyond its range."""
+    """The bound of EWA on the regret against each expert; NaN for too large a rate."""
     del guess
     losses = np.square(y - d[:, None]).max(axis=1)
     m = y.shape[1]
@@ -51,7 +51,7 @@ def ewa(guess: Values, y: Values, d: Values, rate: float | None) -> Values:
 
 
 def boa(guess: Values, y: Values, d: Values) -> Values:
-    """b_k of BOA."""
+    """The bound of BOA on the regret against each expert."""
     r = linearised(guess, y, d)
     V = 2.2 * np.cumsum(r**2, axis=0)
     before = np.vstack([np.zeros(r.shape[1]), V[:-1]])
@@ -63,7 +63,7 @@ def boa(guess: Values, y: Values, d: Values) -> Values:
 
 
 def ml_poly(guess: Values, y: Values, d: Values) -> Values:
-    """b_k of ML-Poly."""
+    """The bound of ML-Poly on the regret against each expert."""
     r = linearised(guess, y, d)
     B = np.maximum.accumulate(np.square(r).max(axis=1))
     old_B = np.r_[0.0, B[:-1]]

@@ -1,33 +1,37 @@
-"""Ten million float32 steps on a stream that contains every hazard, against float64 and the peers.
+"""Ten million float32 steps on a stream that contains every hazard, beside float64 and the peers.
 
-Every paper model, the Newton ones at five memories β, runs over the stream of ``soak_stream.py``
-twice: in float32 and in float64.
+Every model of the paper runs over the stream of ``soak_stream.py`` twice: in float32 and in
+float64. Newton models run at five memories β. There are three arrangements:
 
-* "any units": a model as the command runs it, behind Scale, Impute, Bias and ScaleTarget, on
+* "any units": the model as the command runs it, behind Scale, Impute, Bias and ScaleTarget, on
   columns from 1e-6 to 1e6 and targets that jump by 1e4.
-* "bare": the booster itself, which is made for numbers of moderate size: the same stream with
+* "bare": the booster itself, which is made for numbers of moderate size, on the same stream with
   columns of size 1 and jumps of 10.
-* "bare, jumps of 1e4": what a booster is not made for. It must stay finite; how far off it is, and
-  how far float32 is from float64, is only reported.
+* "bare, jumps of 1e4": more than a booster is made for. It must stay finite; its error, and the
+  difference between the precisions, are only reported.
 
-auto, and the last, take a tenth of the steps. Reported of each: whether all estimates and the final
-state are finite; the mean squared error in float32 against float64, over all samples and over the
-calm ones (those in a jump are most of the former); the largest P_jj of learners and combiner,
-looked at every 4,096 samples, over its cap; how many samples were skipped against how many were
-damaged; the time, with that to compile. Random updates draw the same numbers in both precisions,
-so that only decisions at a tie differ.
+auto and the last arrangement take a tenth of the steps. The table shows, for each model:
 
-At β = 1 the stream's coefficients do not change. Where they do, a learner that never forgets cannot
-follow, and what a combiner still makes of m of them hangs on by how little they differ: in float32
-by rounding. Measured so, bnm_wu's calm error was 1.67 in float64 and .27 in float32.
+* whether all estimates and the final state are finite;
+* the mean squared error in float32, and its relative difference to float64, over all samples and
+  over the calm ones (samples in a jump make most of the error over all);
+* the largest P_jj of learners and combiner over its cap, looked at every 4,096 samples;
+* how many samples were skipped, of how many that were damaged;
+* the time a step, compilation included.
 
-The stream's columns are collinear, so the features' condition number is infinite: 1e-2 is what the
-errors may differ by, and how many are within 1e-3 is said as well. One P_jj is brought back to its
-cap at each step in turn, from 2 % beyond it; between two turns it may grow by β^−n, where n is the
-number of updates in r steps.
+Random updates draw the same numbers in both precisions, so that only decisions at a tie differ.
 
-What is done is kept in ``soak.json`` after every row; a run with the same settings goes on there.
-``soak_peers.py`` does the same with river's and padasip's counterparts.
+At β = 1 the coefficients of the stream do not change. A learner that never forgets cannot follow a
+change, and the combiner of m such learners then lives on their differences, which in float32 are
+rounding: the calm error of bnm_wu was 1.67 in float64 and .27 in float32 when this was tried.
+
+The columns of the stream are collinear, so the condition number of the features is infinite. The
+errors may therefore differ by 1e-2; the last line says how many are within 1e-3. At each step one
+P_jj in turn is brought back to its cap, once it is 2 % beyond it. Between two turns it may grow by
+β^−n, where n is the number of updates in r steps.
+
+``soak.json`` is written after every row; a run with the same settings goes on from there.
+``soak_peers.py`` has river's and padasip's counterparts.
 """
 
 from __future__ import annotations
@@ -68,7 +72,7 @@ LIMIT, CLOSE = 1e-2, 1e-3  # of the relative difference between the precisions
 
 
 class Case(NamedTuple):
-    """A model at one memory, in one arrangement."""
+    """A model at one memory, in one arrangement; ``memory`` is None for SGD models and auto."""
 
     name: str
     memory: float | None
@@ -81,7 +85,7 @@ class Case(NamedTuple):
 
     @property
     def model(self) -> Learner:
-        """As the command makes it, or the booster alone."""
+        """The model as the command makes it, or the booster alone."""
         if self.name == "auto":
             return jb.auto()
         settings: dict[str, Any] = {"m": M, "target_mse": TARGET_MSE}
@@ -95,7 +99,7 @@ class Case(NamedTuple):
 
     @property
     def growth(self) -> float:
-        """What P_jj may be over its cap: the slack, and β^−n for the updates between two turns."""
+        """The largest P_jj over its cap that is allowed: the slack times β^−n between two turns."""
         if self.memory is None:
             return 1.0
         width = len(COLUMNS) + (self.arrangement == ANY_UNITS)  # the bias
@@ -103,7 +107,14 @@ class Case(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """One run: whether all was finite, its errors, P over the cap, the skipped, and the time."""
+    """One run.
+
+    finite: whether all estimates and the final state are finite.
+    mse, calm: the mean squared error over all samples, and over the calm ones.
+    variance, combiner: the largest P_jj over its cap, of the learners and of the combiner.
+    skipped, damaged: the number of samples that were skipped, and that had to be.
+    seconds: the time, compilation included.
+    """
 
     finite: bool
     mse: float
@@ -116,13 +127,14 @@ class Outcome(NamedTuple):
 
 
 def cases(quick: bool) -> list[Case]:
+    """All models in all arrangements; in a quick run four models."""
     kinds = ("wu", "dr", "ru")
     memories = (0.9, 0.9999) if quick else MEMORIES
     found = []
     for arrangement in UNITS_AND_JUMP:
-        own = memories if arrangement != BEYOND else (0.999,)
+        betas = memories if arrangement != BEYOND else (0.999,)
         found += [Case(f"bsgd_{kind}", None, arrangement) for kind in kinds]
-        found += [Case(f"bnm_{kind}", beta, arrangement) for kind in kinds for beta in own]
+        found += [Case(f"bnm_{kind}", beta, arrangement) for kind in kinds for beta in betas]
     if not quick:
         return [*found, Case("auto", None, ANY_UNITS)]
     # To compile is what takes the time: four models, each in one arrangement.
@@ -155,8 +167,8 @@ def run(case: Case, count: int, dtype: Any) -> Outcome:
         damaged += int(bad.sum())
         if case.name != "auto":
             largest = {
-                place: float(np.fmax(most, variances(stream.state)[place]))
-                for place, most in largest.items()
+                of: float(np.fmax(most, variances(stream.state)[of]))
+                for of, most in largest.items()
             }
     seconds = time.perf_counter() - start
     finite &= all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(stream.state))
@@ -180,13 +192,13 @@ def variances(state: Any) -> dict[str, float]:
     for root in roots:
         if isinstance(root, RootState):
             T = np.asarray(root.T, np.float64)
-            place = "learners" if T.ndim > 2 else "combiner"
-            found[place] = max(found[place], float(np.square(T).sum(axis=-2).max()))
+            of = "learners" if T.ndim > 2 else "combiner"
+            found[of] = max(found[of], float(np.square(T).sum(axis=-2).max()))
     return found
 
 
 def row(case: Case, count: int) -> dict[str, Any]:
-    """Both precisions of a case, and whether it is as it must be."""
+    """Both precisions of a case, and which of the requirements fail."""
     single = run(case, count, np.float32)
     double = run(case, count, np.float64)
     apart = abs(single.mse / double.mse - 1)
@@ -249,7 +261,7 @@ HEAD = """\
 
 
 def table(results: dict[str, Any]) -> str:
-    """All rows, what holds in one line, and what became of the peers."""
+    """The table of all models, a summary, and the table of the peers."""
     ours = results["models"]
     lines = [HEAD, *(line(label, found) for label, found in ours.items()), ""]
     failed = [label for label, found in ours.items() if found["fails"]]

@@ -1,9 +1,9 @@
-"""What becomes of river's and padasip's regressors on the stream of the soak.
+"""River's and padasip's regressors on the stream of the soak.
 
-Each gets the stream as it is, and once more without its damaged samples, so that one NaN does not
-hide what the other hazards do. river's linear models stand behind its StandardScaler and so take
-any units; its trees need none; padasip has no scaler and gets columns of size 1 and jumps of 10.
-They are slow and get fewer steps. Of jboost, bnm_wu and Newton stand for comparison.
+Each gets the stream as it is, and once more without the damaged samples, so that one NaN does not
+hide the effect of the other hazards. river's linear models stand behind its StandardScaler and so
+take any units; its trees need no scaler; padasip has none and gets columns of size 1 and jumps of
+10. They are slow and get fewer steps. bnm_wu and Newton of jboost stand beside them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from jboost.core.learner import Learner
 
 Done = Callable[[str, str, dict[str, Any]], None]
 SEED = 1
-ABSURD = 1e6  # an estimate beyond it, where targets reach 1e4, is one of a model that diverged
+ABSURD = 1e6  # targets reach 1e4: a model with estimates beyond this has diverged
 
 
 class Peer(NamedTuple):
-    """A regressor: what makes it, whether it takes any units, and at which part of the steps."""
+    """A regressor: how to make it, whether it takes any units, and its share of the steps."""
 
     make: Callable[[], Any]
     units: bool
@@ -108,18 +108,18 @@ PADASIP = {
 
 
 def peers(quick: bool) -> dict[str, Peer]:
-    """Ours, and those that are installed; in a quick run only the fast ones."""
+    """jboost's models and the installed peers; in a quick run only the fast ones."""
     river = RIVER if find_spec("river") and not quick else {}
     return OURS | river | (PADASIP if find_spec("padasip") else {})
 
 
 def samples(experiment: Experiment) -> int:
-    """Spells of the stream for peers."""
+    """The number of spells of the stream that peers get."""
     return experiment.samples(32 * LENGTH, 3 * LENGTH) // LENGTH
 
 
 def follow(peer: Peer, xs: np.ndarray, ds: np.ndarray, calm: np.ndarray) -> dict[str, Any]:
-    """Predict, then learn, until the end or an exception, and what was seen on the way."""
+    """Predict, then learn, until the end or an exception; returns what became of the estimates."""
     model, said, ended, step = peer.make(), np.full(len(ds), np.nan), None, 0
     start = time.perf_counter()
     if isinstance(model, _Ours):
@@ -135,11 +135,11 @@ def follow(peer: Peer, xs: np.ndarray, ds: np.ndarray, calm: np.ndarray) -> dict
                 ended = f"{type(error).__name__}: {error}"[:80]
     steps = step + 1
     seconds = time.perf_counter() - start
-    return told(said[:steps], ds[:steps], calm[:steps], seconds) | {"exception": ended}
+    return outcome(said[:steps], ds[:steps], calm[:steps], seconds) | {"exception": ended}
 
 
-def told(said: Any, ds: Any, calm: Any, seconds: float) -> dict[str, Any]:
-    """Where estimates were lost, if they were, and the error of those that were not."""
+def outcome(said: Any, ds: Any, calm: Any, seconds: float) -> dict[str, Any]:
+    """When estimates were lost, and the error of the rest."""
     finite = np.isfinite(said)
     wild = np.flatnonzero(~finite | (np.abs(np.where(finite, said, 0)) > ABSURD))
     shown = finite & calm
@@ -156,7 +156,7 @@ def told(said: Any, ds: Any, calm: Any, seconds: float) -> dict[str, Any]:
 
 
 def gathered(seed: int, count: int, units: bool, clean: bool) -> tuple[Any, Any, Any]:
-    """The first spells as (xs, ds, calm), with their damaged samples or without."""
+    """The first spells as (xs, ds, calm), with the damaged samples or without."""
     parts = []
     for spell in spells(seed, count, units, 1e4 if units else 10.0):
         rows = ~(spell.bad_x | spell.bad_d) if clean else slice(None)
@@ -166,7 +166,7 @@ def gathered(seed: int, count: int, units: bool, clean: bool) -> tuple[Any, Any,
 
 
 def measure(experiment: Experiment, seed: int, known: dict[str, Any], done: Done) -> None:
-    """Every peer on both streams; ``done`` keeps a row."""
+    """Run every peer on both streams; ``done`` writes a row to the record."""
     jax.config.update("jax_enable_x64", False)
     count = samples(experiment)
     todo = [
@@ -183,7 +183,7 @@ def measure(experiment: Experiment, seed: int, known: dict[str, Any], done: Done
 
 
 def table(results: dict[str, Any]) -> str:
-    """What became of each, with the damaged samples and without them."""
+    """What became of each peer, with the damaged samples and without them."""
     lines = [
         "| on the stream | steps | estimates lost | became | calm MSE of the rest | µs |",
         "|---|---|---|---|---|---|",
@@ -202,7 +202,7 @@ def table(results: dict[str, Any]) -> str:
 
 
 def fate(found: dict[str, Any]) -> str:
-    """In a few words."""
+    """What became of a peer, in a few words."""
     words = []
     first, wild = found["first lost"], found["first beyond 1e6"]
     if wild is not None and wild != first:

@@ -1,10 +1,10 @@
-"""Speed: every model against a plain loop in C and against its peers, in one process.
+"""Speed: every model beside a plain loop in C and beside its peers, in one process.
 
-The C loop (``speed.c``) is the same algorithm, single-threaded, float32; where no compiler is, its
-rows are left out, as are peers that are not installed. All that is compared is timed in turn, and
-the best of several repetitions counts. Compiling is timed apart. Ratios to C take the light
-normalised-SGD combiner on both sides, so that they speak of the learners and the chain; the default
-Newton combiner has rows of its own. No time is asserted: machines differ, and ratios less so.
+The C loop (``speed.c``) is the same algorithm, single-threaded, in float32. Without a C compiler
+its rows are left out, as are peers that are not installed. Everything that is compared is timed in
+turns, and the best of several repetitions counts. Compilation is timed separately. Ratios to C use
+the light normalised-SGD combiner on both sides, so that they show the learners and the chain; the
+default Newton combiner has its own rows. Times are not asserted, since machines differ.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ FAMILIES = ("BSGD", "BNM")
 
 
 def trials(T: int, count: int, repeats: int, loop: native.Native | None) -> dict[str, Any]:
-    """Many short streams of r = 3 at once: microseconds per trial and step, by way and model."""
+    """Microseconds per trial and step of many short streams at once, by method and model."""
     streams = [stream(T, 3, seed=100 + k) for k in range(count)]
     xs, ds = (np.stack(part) for part in zip(*streams, strict=True))
     point = [{"target_mse": TARGET}]
@@ -71,8 +71,8 @@ def trials(T: int, count: int, repeats: int, loop: native.Native | None) -> dict
             "vmap of run": lambda batched=batched: jax.block_until_ready(batched(xs, ds)),
         }
         if loop:
-            own = native_settings(f"{family}-WU", Settings(3), "NSGD", capped=False)
-            loops = [loop.prepare(family.lower(), own, *sample) for sample in streams]
+            settings = native_settings(f"{family}-WU", Settings(3), "NSGD", capped=False)
+            loops = [loop.prepare(family.lower(), settings, *sample) for sample in streams]
             calls["C"] = lambda loops=loops: [call() for call in loops]
         best = dict.fromkeys(calls, float("inf"))
         for call in calls.values():
@@ -85,10 +85,11 @@ def trials(T: int, count: int, repeats: int, loop: native.Native | None) -> dict
 
 
 def growth(lengths: Sequence[int], repeats: int) -> dict[str, Any]:
-    """BSGD-WU at r = 3 over longer and longer streams, and what a call costs by itself.
+    """Microseconds a step of BSGD-WU over longer and longer streams, and the cost of a call.
 
-    The repeats of one length follow each other: after a run of 1e7 steps the caches are cold. Short
-    runs are repeated until each length has had a million steps: five of 2 ms are a matter of luck.
+    All repeats of one length follow each other: after a run of 1e7 steps the caches are cold. Short
+    runs are repeated until each length has had a million steps, because a few runs of 2 ms would
+    depend on luck.
     """
     model = model_of("BSGD-WU", Settings(3), "NSGD")
     xs, ds = (jax.numpy.asarray(part) for part in stream(max(lengths), 3))
@@ -106,7 +107,7 @@ def growth(lengths: Sequence[int], repeats: int) -> dict[str, Any]:
 
 
 def resident() -> float:
-    """Resident memory of this process, MB; nan where the system does not say."""
+    """The resident memory of this process in MB; nan where the system does not tell."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
@@ -115,7 +116,7 @@ def resident() -> float:
 
 
 def streamed(blocks: int, length: int) -> None:
-    """A long stream in blocks, the state carried; prints what it added to the memory, in MB."""
+    """Run a long stream in blocks and print by how many MB memory grew."""
     model = model_of("BSGD-WU", Settings(3), "NSGD")
     run(jb.SGD(0.1), *stream(10, 3))  # the backend itself is no part of a run
     before = peak = resident()
@@ -130,7 +131,7 @@ def streamed(blocks: int, length: int) -> None:
 
 
 def memory(steps: int) -> dict[str, Any]:
-    """The streamed run in a process of its own, so that nothing else's memory is reused."""
+    """The growth of :func:`streamed` in a fresh process, where no freed memory is reused."""
     length = min(steps // 4, 100_000)
     code = f"import speed; speed.streamed({steps // length}, {length})"
     lines = _python(code).split()
@@ -139,7 +140,7 @@ def memory(steps: int) -> dict[str, Any]:
 
 
 def imports(repeats: int) -> dict[str, float]:
-    """Seconds to import jax and jboost, in fresh processes, in turn."""
+    """Seconds to import jax and jboost, in fresh processes, in turns."""
     best = {"jax": float("inf"), "jboost": float("inf")}
     for _ in range(repeats):
         for name in best:
@@ -150,6 +151,7 @@ def imports(repeats: int) -> dict[str, float]:
 
 
 def _python(code: str) -> str:
+    """The output of some code in a fresh Python process."""
     folder = Path(__file__).parent
     path = os.pathsep.join([str(folder), str(Path(jb.__file__).parent.parent)])
     done = subprocess.run(
@@ -218,12 +220,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     bar.tick("imports")
     results = report.Results(rows, notes, sparing, apart, again, many, spread, added, loaded)
     report.show(results)
-    settings_kept = {
+    recorded = {
         "m": M, "max_reuse": K, "target_mse": TARGET, "forgetting": FORGETTING, "ridge": RIDGE,
         "step_size": f"{STEP}/r", "seed": SEED, "rounds": rounds, "budget_seconds": budget,
         "cores": os.cpu_count(), "c": loop.compiler if loop else None, "peers": peers.versions(),
     }  # fmt: skip
-    experiment.write(settings_kept, report.record(results))
+    experiment.write(recorded, report.record(results))
     experiment.save(report.figure(results))
 
 

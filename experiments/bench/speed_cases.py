@@ -1,4 +1,4 @@
-"""The models of ``speed.py`` as calls to time, their streams, and what is checked of them."""
+"""The models of ``speed.py`` as calls to time, their streams, and checks that C does the same."""
 
 from __future__ import annotations
 
@@ -64,6 +64,7 @@ def stream(T: int, r: int, seed: int = SEED) -> tuple[Floats, Floats]:
 
 
 def combiner_of(name: str) -> Learner | None:
+    """The combiner by its name."""
     return jb.NSGD(step_size=0.01, epsilon=0.01) if name == "NSGD" else None
 
 
@@ -91,6 +92,7 @@ def fast_model_of(name: str, s: Settings, combiner: str) -> Learner | None:
 
 
 def native_settings(name: str, s: Settings, combiner: str, *, capped: bool) -> native.Settings:
+    """The settings in the form of the C loop."""
     mode = name.split("-")[1]
     return native.Settings(
         m=M, r=s.r, mode=native.MODES[mode], max_reuse=K, combiner=native.COMBINERS[combiner],
@@ -104,17 +106,18 @@ def native_settings(name: str, s: Settings, combiner: str, *, capped: bool) -> n
 
 @cache
 def key() -> Any:
-    """Made once: making one takes as long as a thousand steps of a small model."""
+    """One random key, made once: making it takes as long as a thousand steps of a small model."""
     return jax.random.key(SEED)
 
 
 def run(model: Learner, xs: Any, ds: Any) -> Any:
-    """The predictions of a run, when they and the final state are there."""
+    """The predictions of a run, once they and the final state are computed."""
     given = key() if model.needs_key else None
     return jax.block_until_ready(jb.run(model, xs, ds, key=given))[1].prediction
 
 
 def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
+    """The seconds that a call takes, and its result."""
     start = time.perf_counter()
     result = call()
     return time.perf_counter() - start, result
@@ -123,10 +126,10 @@ def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
 def measure(
     cases: Sequence[Case], ds: Floats, rounds: int, budget: float, bar: Progress
 ) -> list[report.Row]:
-    """Each case once, to compile, then all of them in turn; the best time of each.
+    """Call every case once to compile it, then all in turns; the best time of each counts.
 
-    After ``rounds`` the peers have had theirs, and the rest goes on until ``budget`` seconds are
-    spent: on a machine that does other things too, the best of many short calls is what is steady.
+    Peers run ``rounds`` times. The other cases go on until ``budget`` seconds are spent: on a busy
+    machine the best of many short calls is steady.
     """
     first, best, out = [], [float("inf")] * len(cases), []
     for case in cases:
@@ -152,17 +155,19 @@ def measure(
 
 
 def last_lambda(state: Any, info: Any) -> Any:
+    """Observe the weight of the last learner."""
     del state
     return info.lam.mean()
 
 
 def mean_lambda(model: Learner, xs: Any, ds: Any) -> float:
+    """The mean λ of BNM-RU at a target."""
     _, trace = jb.run(model, xs, ds, key=key(), observe=last_lambda)
     return float(np.mean(trace.observed))
 
 
 def sparing_target(s: Settings, xs: Any, ds: Any) -> tuple[float, float]:
-    """The σ_m² at which BNM-RU's mean λ is the one wanted, by bisection, and that mean."""
+    """The σ_m² at which BNM-RU has the wanted mean λ, by bisection, and the mean reached."""
     low, high, got = np.log(TARGET / 10), np.log(TARGET * 1e4), 1.0
     middle = high
     for _ in range(9):
@@ -179,7 +184,7 @@ def cases_at(
     r: int, xs: Floats, ds: Floats, lengths: dict[str, int], combiners: Iterable[tuple[str, str]],
     settings: dict[str, Settings], loop: native.Native | None,
 ) -> Iterator[Case]:  # fmt: skip
-    """The models at one width, each in every form that there is."""
+    """All models at one width, each in every available form."""
     for name, combiner in combiners:
         T = lengths[name.split("-")[0]]
         x, d, s = jax.numpy.asarray(xs[:T]), jax.numpy.asarray(ds[:T]), settings[name]
@@ -197,10 +202,10 @@ def check_same_algorithm(
     loop: native.Native, cases: Iterable[Case], settings: dict[str, Settings],
     xs: Floats, ds: Floats,
 ) -> dict[str, float]:  # fmt: skip
-    """How far C's predictions are from the library's, relative to the targets' deviation.
+    """How far the predictions of C are from the library's, relative to the targets' deviation.
 
-    With the library's cap in C too, so that the two are one algorithm; random updates draw from
-    other generators, so there the mean squared errors are compared.
+    C uses the library's cap here, so that both are the same algorithm. Random updates draw from
+    different generators; for them the mean squared errors are compared.
     """
     apart = {}
     for case in cases:
@@ -229,7 +234,7 @@ def check_same_algorithm(
 
 
 def compilations() -> Callable[[], int]:
-    """A counter of the programs that XLA compiles from here on."""
+    """A counter of the programs that XLA compiles from now on."""
     heard: list[float] = []
 
     def listen(event: str, duration_secs: float, **_: Any) -> None:
@@ -243,7 +248,7 @@ def compilations() -> Callable[[], int]:
 def compiled_again(
     cases: Iterable[Case], xs: Floats, ds: Floats, count: Callable[[], int]
 ) -> dict[str, int]:
-    """How many programs a second run compiles when every hyperparameter is another."""
+    """How many programs a second run compiles when every hyperparameter has changed."""
     found = {}
     for case in cases:
         if case.how != "jboost":

@@ -1,4 +1,4 @@
-"""What a user would take instead, one sample at a time: predict, then learn.
+"""What a user might use instead, one sample at a time: predict, then learn.
 
 Each peer gets its rows in the form it likes best, made before the clock starts.
 """
@@ -25,7 +25,7 @@ class Peer(NamedTuple):
 
 
 def peers(xs: Floats, ds: Floats, *, m: int, step_size: float) -> Iterator[Peer | str]:
-    """Every peer that is installed, and for every package that is not, a note."""
+    """Every peer that is installed, and a note for every package that is not."""
     for package, make in (("river", _river), ("padasip", _padasip), ("scikit-learn", _sklearn)):
         try:
             yield from make(np.asarray(xs, float), np.asarray(ds, float), m, step_size)
@@ -34,7 +34,7 @@ def peers(xs: Floats, ds: Floats, *, m: int, step_size: float) -> Iterator[Peer 
 
 
 def versions() -> dict[str, str]:
-    """The versions of those that are installed."""
+    """The versions of the installed peers."""
     found = {}
     for name in ("river", "padasip", "scikit-learn"):
         try:
@@ -45,6 +45,7 @@ def versions() -> dict[str, str]:
 
 
 def _river(xs: Any, ds: Any, m: int, step_size: float) -> Iterator[Peer]:
+    """River: one linear model, bagging, and an exponentially weighted average."""
     ensemble = import_module("river.ensemble")
     linear = import_module("river.linear_model").LinearRegression
     sgd = import_module("river.optim").SGD
@@ -76,6 +77,7 @@ def _river(xs: Any, ds: Any, m: int, step_size: float) -> Iterator[Peer]:
 
 
 def _padasip(xs: Any, ds: Any, m: int, step_size: float) -> Iterator[Peer]:
+    """padasip: LMS and RLS filters."""
     del m, step_size
     filters = import_module("padasip.filters")
     r = xs.shape[1]
@@ -92,6 +94,7 @@ def _padasip(xs: Any, ds: Any, m: int, step_size: float) -> Iterator[Peer]:
 
 
 def _sklearn(xs: Any, ds: Any, m: int, step_size: float) -> Iterator[Peer]:
+    """scikit-learn: one SGDRegressor."""
     del m
     regressor = import_module("sklearn.linear_model").SGDRegressor
     count = min(len(ds), 300)  # about a millisecond each

@@ -1,4 +1,4 @@
-"""What ``speed.py`` measured, as tables, as requirements met or not, and as a picture."""
+"""The measurements of ``speed.py`` as tables, as requirements, and as a picture."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ class Row(NamedTuple):
 
 
 class Results(NamedTuple):
+    """All measurements of one run."""
+
     rows: list[Row]
     notes: list[str]
     sparing: dict[str, float]
@@ -51,11 +53,12 @@ class Results(NamedTuple):
 
     @property
     def widths(self) -> list[int]:
+        """The numbers of columns that were measured."""
         return sorted({row.r for row in self.rows})
 
 
 class Requirement(NamedTuple):
-    """Something measured against what is wanted; an aim is reported and cannot fail."""
+    """A measurement with its limit; an ``aim`` that is missed is reported but does not fail."""
 
     what: str
     sign: str  # <= or >=
@@ -65,6 +68,7 @@ class Requirement(NamedTuple):
 
     @property
     def verdict(self) -> str:
+        """Whether the measurement meets its limit, in a word or two."""
         if np.isnan(self.measured):
             return "not measured"
         met = self.measured <= self.wanted if self.sign == "<=" else self.measured >= self.wanted
@@ -72,7 +76,7 @@ class Requirement(NamedTuple):
 
 
 def requirements(found: Results) -> Iterator[Requirement]:
-    """What must hold, as ratios in one run; what --quick leaves out is nan."""
+    """What must hold, mostly ratios within one run; nan for what a quick run leaves out."""
     time = found.time
     ratio = time("BSGD-WU", 3) / time("BSGD-WU", 3, "C")
     yield Requirement("BSGD-WU / C, r = 3", "<=", 1.35, ratio)
@@ -126,7 +130,7 @@ def _compile(row: Row) -> float:
 
 
 def show(found: Results) -> None:
-    """Print the tables and what must hold."""
+    """Print the tables and the requirements."""
     print("\nµs per step, m = 20, float32, one stream; × is the time divided by C's")
     head = f"{'r':>3}  {'model':<8} {'combiner':<8} {'C':>8} {'jboost':>9} {'×':>6}"
     print(f"{head} {'P form':>9} {'×':>6} {'compile s':>10} {'MSE':>8}")
@@ -171,7 +175,7 @@ def show(found: Results) -> None:
 
 
 def record(found: Results) -> dict[str, Any]:
-    """For JSON."""
+    """The measurements for JSON."""
     kept = found._asdict()
     kept["rows"] = [row._asdict() for row in found.rows]
     kept["requirements"] = [

@@ -1,9 +1,9 @@
-"""Sweeps: equal to separate runs, on all cores, in bounded memory, against a plain loop in C.
+"""Sweeps: equal to separate runs, on all cores, in bounded memory, beside a plain loop in C.
 
-Three questions. Is a sweep of 64 settings and 16 keys the 1,024 runs it stands for, and how often
-does it compile? How much faster is it on all cores than on one? What do 4,096 runs of 10,000
-samples take, in memory and in time a step, beside the C loop of ``speed.c`` on one thread? Times
-are the best of several, all ways in turn, without compiling.
+Three questions. Is a sweep of 64 settings and 16 keys equal to 1,024 runs, and how often does it
+compile? How much faster is it on all cores than on one? How much memory, and how much time a step,
+do 4,096 runs of 10,000 samples take, beside the C loop of ``speed.c`` on one thread? Times are the
+best of several, the methods taking turns, without compilation.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ R = 3
 
 
 def maker(family: str, combiner: str) -> tuple[Callable[..., Any], str, float, float]:
-    """A function of one float, its name, and the ends of the range it is swept over."""
+    """A function that makes a model from one float, the float's name, and the range to sweep."""
     fixed = {"target_mse": TARGET, "combiner": combiner_of(combiner)}
     if family == "BSGD":
         return partial(jb.bsgd_wu, M, **fixed), "step_size", STEP / R / 10, STEP / R
@@ -49,12 +49,13 @@ def maker(family: str, combiner: str) -> tuple[Callable[..., Any], str, float, f
 
 
 def predictions(trace: Any, ds: Any) -> dict[str, Any]:
+    """The predictions as a metric, so that the table of a sweep has them."""
     del ds
     return {"prediction": trace.prediction}
 
 
 def equal(T: int, settings: int, keys: int) -> dict[str, Any]:
-    """A sweep of random updates against as many calls of ``run``."""
+    """A sweep of random updates beside as many calls of ``run``."""
     xs, ds = stream(T, R)
     steps = np.geomspace(STEP / R / 10, STEP / R, settings)
     drawn = jax.random.split(jax.random.key(0), keys)
@@ -80,7 +81,7 @@ def equal(T: int, settings: int, keys: int) -> dict[str, Any]:
 
 
 def cores(T: int, runs: int, rounds: int) -> dict[str, Any]:
-    """Seconds on one thread and on all cores, in turn."""
+    """Seconds on one thread and on all cores, in turns."""
     xs, ds = stream(T, R)
     make, name, low, high = maker("BSGD", "Newton")
     grid = {name: np.geomspace(low, high, runs)}
@@ -98,7 +99,7 @@ def cores(T: int, runs: int, rounds: int) -> dict[str, Any]:
 def many_runs(T: int, runs: int, rounds: int, loop: native.Native | None) -> dict[str, Any]:
     """Microseconds per run and step of a sweep on all cores, and of C on one thread.
 
-    Beside each its processor time, over all threads, which a busy machine disturbs less.
+    Processor time over all threads stands beside them: a busy machine disturbs it less.
     """
     xs, ds = stream(T, R)
     out: dict[str, Any] = {"T": T, "runs": runs}
@@ -135,11 +136,12 @@ def clocked(call: Callable[[], Any]) -> tuple[float, float]:
 
 
 def min_of(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    """The smaller of two pairs, element by element."""
     return min(one[0], other[0]), min(one[1], other[1])
 
 
 def peak(T: int, runs: int) -> None:
-    """Prints the peak of this process's memory in MB before and after one large sweep."""
+    """Print the peak memory of this process in MB before and after one large sweep."""
     xs, ds = stream(T, R)
     make, name, low, high = maker("BSGD", "Newton")
     jb.mse(make(**{name: low}), xs, ds)
@@ -149,7 +151,7 @@ def peak(T: int, runs: int) -> None:
 
 
 def memory(T: int, runs: int) -> dict[str, Any]:
-    """The same in a process of its own, so that nothing else counts."""
+    """The same in a process of its own, where no other memory counts."""
     folder = Path(__file__).parent
     path = os.pathsep.join([str(folder), str(folder.parent)])
     done = subprocess.run(

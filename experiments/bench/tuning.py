@@ -1,8 +1,9 @@
-"""Gradients of the error, tuning by them, and models that tune themselves: what holds, measured.
+"""Gradients of the error, tuning by them, and models that tune themselves: what holds.
 
-Slopes against finite differences, their cost in time and memory; ``tune`` against a grid of step
-sizes on the chaotic stream; ``SelfTuning`` against the best fixed step in hindsight and against the
-step it starts from, ten times too small or too large. Prints what was wanted and what was found.
+Slopes are compared with finite differences, and their cost in time and memory is measured. ``tune``
+is compared with a grid of step sizes on the chaotic stream. ``SelfTuning`` is compared with the
+best fixed step in hindsight and with the step it starts from, ten times too small or too large.
+Each requirement is printed with what was measured.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ INSIDE, AROUND, M = "BSGD-WU", "BSGD-WU, around", 20
 
 
 def late(trace: Any, ds: Any) -> dict[str, Any]:
-    """The error on the second half."""
+    """The error on the second half of a stream, as a metric of a sweep."""
     return {"late": jnp.mean(jnp.square(trace.prediction - ds)[ds.shape[0] // 2 :])}
 
 
 def tuned(T: int) -> dict[str, Any]:
-    """``tune`` from a step ten times off, on all rows, and on half of them for the other half."""
+    """``tune`` from a step ten times off: on all rows, and on one half scored on the other."""
     stream = jb.streams.duffing(T)
     bar = Progress("tuning: tune", 4)
     out = {}
@@ -66,7 +67,7 @@ def tuned(T: int) -> dict[str, Any]:
 
 
 def streams(T: int, sets: Sequence[str]) -> Iterator[tuple[str, Any, Any]]:
-    """The paper's two, and real sets, scaled; the first T samples of each."""
+    """The first T samples of the paper's two streams and of real sets, scaled."""
     yield "duffing", *jb.streams.duffing(T)
     yield "stationary", *jb.streams.stationary(jax.random.key(0), T)
     for name in sets:
@@ -75,7 +76,10 @@ def streams(T: int, sets: Sequence[str]) -> Iterator[tuple[str, Any, Any]]:
 
 
 def ways(target: float) -> dict[str, tuple[Callable[..., Any], Callable[[float], Any]]]:
-    """By name: a model of a step size, and one that tunes it, in every learner or around them."""
+    """By name: a function that makes a model from a step, and one that makes it tune itself.
+
+    A booster tunes a step in every learner, or one step for all around them.
+    """
     booster = partial(jb.bsgd_wu, M, target_mse=target)
     return {
         "SGD": (jb.SGD, lambda step: SelfTuning(jb.SGD(step))),
@@ -85,7 +89,7 @@ def ways(target: float) -> dict[str, tuple[Callable[..., Any], Callable[[float],
 
 
 def self_tuning(T: int, sets: Sequence[str]) -> dict[str, Any]:
-    """Errors over that of the best fixed step, from ten times off: as fixed, and self-tuning."""
+    """Errors over that of the best fixed step, from steps ten times off: fixed, and self-tuning."""
     every = list(streams(T, sets))
     bar = Progress("tuning: SelfTuning", 3 * len(every))
     out: dict[str, Any] = {}
@@ -98,10 +102,10 @@ def self_tuning(T: int, sets: Sequence[str]) -> dict[str, Any]:
             best, least = float(table.best()["step_size"]), float(table["mse"].min())
             row[name] = {"best step": best, "mse": least}
             for factor in OFF:
-                fixed, own = make(step_size=factor * best), tuning(factor * best)
+                fixed, tuned_model = make(step_size=factor * best), tuning(factor * best)
                 row[name][f"{factor:g} ×"] = {
                     "fixed": float(jb.mse(fixed, xs, ds)) / least,
-                    "self-tuning": float(jb.mse(own, xs, ds)) / least,
+                    "self-tuning": float(jb.mse(tuned_model, xs, ds)) / least,
                 }
             bar.tick(f"{stream}, {name}")
         out[stream] = row
@@ -109,22 +113,23 @@ def self_tuning(T: int, sets: Sequence[str]) -> dict[str, Any]:
 
 
 def watched(state: Any, info: Any) -> Any:
+    """Observe the step size."""
     return info.step_size
 
 
 def steps_over_time(T: int) -> dict[str, Any]:
     """The step of a self-tuning SGD on the chaotic stream, from three starts."""
     stream = jb.streams.duffing(T)
-    kept = np.unique(np.geomspace(1, T, 120).astype(int)) - 1
-    out: dict[str, Any] = {"t": kept + 1}
+    times = np.unique(np.geomspace(1, T, 120).astype(int)) - 1
+    out: dict[str, Any] = {"t": times + 1}
     for start in (0.003, 0.03, 0.3):
         steps = jb.run(SelfTuning(jb.SGD(start)), *stream, observe=watched)[1].observed
-        out[f"from {start:g}"] = np.asarray(steps)[kept]
+        out[f"from {start:g}"] = np.asarray(steps)[times]
     return out
 
 
 def judged(name: str, found: dict[str, Any]) -> tuple[str, str, bool]:
-    """One way of self-tuning on some streams: the worst start on each, and where it falls short."""
+    """One form of self-tuning on some streams: the worst start, and where it falls short."""
     good, short = [], []
     for stream, row in found.items():
         starts = [row[name][f"{factor:g} ×"] for factor in OFF]
@@ -141,7 +146,7 @@ def judged(name: str, found: dict[str, Any]) -> tuple[str, str, bool]:
 
 
 def verdicts(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each requirement, what was found, and whether it holds."""
+    """Each requirement, what was measured, and whether it holds."""
     off = [one["off"] for row in found["gradients"].values() for one in row.values()]
     ratios = [row["ratio"] for row in found["cost"].values() if isinstance(row, dict)]
     needs, grows = (found["memory"][k] for k in ("forward, bytes", "forward, peak grows by MB"))
@@ -186,7 +191,7 @@ def verdicts(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def figure(found: dict[str, Any]) -> Any:
-    """The errors that ``tune`` met, and the steps of the model that tunes itself."""
+    """The errors that ``tune`` met, and the steps of the self-tuning model."""
     fig, axes = plots.grid(1, 2)
     left, right = axes[0]
     for k, (name, row) in enumerate(found["tune"].items()):

@@ -1,4 +1,4 @@
-"""Hypergradients measured: against finite differences, in time beside a run, in memory over T."""
+"""Hypergradients: against finite differences, their time beside a run, their memory over T."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ MODELS = {
 
 
 def finite_differences(model: Any, xs: Any, ds: Any) -> dict[str, dict[str, float]]:
-    """By float: its slope, and how far the nearest of four differences is from it, relatively.
+    """For each float: its slope, and the relative distance to the nearest of four differences.
 
-    Kinks (where λ = 1 begins or ends) spoil wide differences, and rounding narrow ones.
+    Kinks (where λ = 1 begins or ends) spoil wide differences, and rounding spoils narrow ones.
     """
     known = leaves.paths(model)
     value, grads = hypergradient(model, xs, ds, wrt=known)
@@ -113,7 +113,7 @@ def clocked(call: Callable[[], Any]) -> np.ndarray:
 
 
 def cost(T: int, rounds: int) -> dict[str, Any]:
-    """Forward mode in one float beside the plain-form run, microseconds a sample, best of many."""
+    """Microseconds a sample of forward mode in one float, and of the plain-form run."""
     xs, ds = (jnp.asarray(a) for a in jb.streams.duffing(T))
     own: Any = {"target_mse": 0.25}
     models = {
@@ -156,7 +156,7 @@ def temporary(method: str, T: int) -> int:
 
 
 def peak(T: int) -> None:
-    """Prints by how many MB forward mode over T samples raises the peak of this process."""
+    """Print by how many MB forward mode over T samples raises the peak memory of this process."""
     xs, ds = (jnp.asarray(a) for a in jb.streams.duffing(T))
     model = jb.bsgd_wu(5, target_mse=0.25, step_size=0.1)
     hypergradient(model, xs[:1000], ds[:1000], method="forward")
@@ -166,7 +166,7 @@ def peak(T: int) -> None:
 
 
 def memory(lengths: tuple[int, int]) -> dict[str, Any]:
-    """What the programs need, and what a process of its own takes, at a short and a long T."""
+    """The memory of the programs, and of a fresh process, at a short and a long T."""
     folder = Path(__file__).parent
     path = os.pathsep.join([str(folder), str(folder.parent)])
     found: dict[str, Any] = {"T": lengths}

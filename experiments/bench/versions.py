@@ -1,11 +1,11 @@
-"""The tests in other surroundings: the oldest libraries and the newest, extras, JAX's switches.
+"""The tests in other environments: oldest and newest libraries, each extra, JAX's switches.
 
 Without ``--quick`` a new virtual environment is made for each row: the oldest supported versions
-(.ci/oldest.txt, with Python 3.11), and CI's own (.ci/constraints.txt) with no extra, with each
-alone and with all. Then, in the last one, the core's tests run under each of JAX's switches. A
-table says what passed; the exit status is 1 where anything failed.
+(.ci/oldest.txt, with Python 3.11), and CI's versions (.ci/constraints.txt) with no extra, with each
+extra alone and with all. In the last environment the core tests then run under each of JAX's
+switches. A table says what passed; the exit status is 1 where a test failed.
 
-With ``--quick`` only the switches are tried, here, on a handful of tests.
+With ``--quick`` only the switches are tried, in the current environment, on a few tests.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ HANDFUL = ("tests/test_public.py", LEARNERS, "tests/checkpoints/test_golden.py")
 
 
 class Switch(NamedTuple):
-    """A setting of JAX's, and the tests that it rules out, each with the reason."""
+    """A setting of JAX, and the tests that cannot run under it, each with the reason."""
 
     variable: str
     value: str
@@ -70,7 +70,7 @@ SHORT = (
 
 
 class Row(NamedTuple):
-    """Where tests were run, and what became of them."""
+    """An environment, and how many tests passed, failed and were skipped there."""
 
     where: str
     passed: int
@@ -87,7 +87,7 @@ class Row(NamedTuple):
 def pytest(
     python: Path, where: str, tests: Sequence[str], switch: Switch | None = None, few: bool = False
 ) -> Row:
-    """Run tests and count; what fails is printed."""
+    """Run tests and count the outcomes; failures are printed."""
     ruled_out = switch.ruled_out if switch else {}
     command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", *tests]
     command += [word for test in ruled_out for word in ("--deselect", test)]
@@ -111,7 +111,7 @@ def pytest(
 
 
 def environment(folder: Path, constraints: str, wanted: Sequence[str]) -> Path:
-    """A new virtual environment with these packages; its interpreter."""
+    """Make a new virtual environment with these packages; returns its interpreter."""
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     python = folder / "bin" / "python"
@@ -121,7 +121,7 @@ def environment(folder: Path, constraints: str, wanted: Sequence[str]) -> Path:
 
 
 def matrix(folder: Path, only: str | None) -> list[Row]:
-    """Every environment in turn, each in the same place: one at a time fits on any disk."""
+    """Test every environment, each made in the same folder, so that only one takes disk space."""
     rows = []
     oldest = sys.version_info[:2] == (3, 11)
     if oldest and only in (None, "oldest"):

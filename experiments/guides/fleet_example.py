@@ -1,4 +1,4 @@
-"""A fleet from start to end: streams with a law each, ragged arrivals, who is hard to predict.
+"""A fleet from start to end: many streams, rows in any order, and the streams hard to predict.
 
 The guide is fleets.md.
 """

@@ -1,4 +1,4 @@
-"""Lemmas 1 and 2, Theorems 1 and 2: each checked, and shown failing where its print is wrong."""
+"""Lemmas 1 and 2, Theorems 1 and 2: checked, and shown to fail where the printed form is wrong."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def bounded_streams(T: int) -> dict[str, tuple[Any, Any]]:
 
 
 def _seen(state: Any, info: Any) -> tuple[Array, Array]:
+    """Observe the weights and estimates of all learners."""
     del state
     return info.lam, info.y
 
@@ -67,7 +68,7 @@ def lemma1(T: int) -> dict[str, Any]:
 
 
 def lemma1_defects() -> dict[str, Any]:
-    """Errors of 2 break it; errors that cancel make its "=" an inequality."""
+    """Errors of 2 break Lemma 1; errors that cancel make its "=" an inequality."""
     e = np.zeros((100, 80))
     e[:9] = 2.0
     target = theory.modified_target(0.2, 0.1)
@@ -86,7 +87,10 @@ def lemma1_defects() -> dict[str, Any]:
 
 
 def adversary(guarantee: float, base: float, target: float, kappa: float, limit: int) -> int | None:
-    """Errors of 1 on the lightest samples the guarantee allows: M, or None by ``limit``."""
+    """The M of learners with errors of 1 on the lightest samples that the guarantee allows.
+
+    None where M does not exist up to ``limit``.
+    """
     l = np.zeros(20_000)
     for k in range(limit):
         lam = base ** np.maximum(l, 0)
@@ -100,7 +104,7 @@ def adversary(guarantee: float, base: float, target: float, kappa: float, limit:
 
 
 def lemma2(limit: int) -> dict[str, Any]:
-    """Learners that keep their guarantee: the M they reach, the bound printed and corrected."""
+    """The M that learners with a guarantee reach, beside the printed and the corrected bound."""
 
     def row(s2: float, sm2: float, kappa: float, M: int | None, c: float = 0.5) -> dict[str, Any]:
         bound = theory.learners_bound
@@ -141,7 +145,7 @@ def lemma2(limit: int) -> dict[str, Any]:
 
 
 def monte_carlo(zeta2: float, target: float, trials: int, steps: int = 60, m: int = 20) -> Any:
-    """The chain on i.i.d. Gaussian errors, at its last step, against Theorem 2's bound."""
+    """The weights after some steps of independent Gaussian errors, beside Theorem 2's bound."""
     rng = np.random.default_rng(7)
     num, den = np.zeros((trials, m)), np.zeros((trials, m))
     delta = used = lam = np.ones((trials, m))
@@ -174,7 +178,7 @@ def monte_carlo(zeta2: float, target: float, trials: int, steps: int = 60, m: in
 
 
 def theorem2(trials: int) -> dict[str, Any]:
-    """Theorem 2 under its own assumption, its conditions, and where its text is wrong."""
+    """Theorem 2 under its own assumption, its conditions on a grid, and counterexamples."""
     cases = [(0.01, 0.03), (0.0117, 0.02), (0.05, 0.15), (0.1, 0.25), (0.22, 0.25)]
     runs = [monte_carlo(zeta2, target, trials) for zeta2, target in cases]
     axes = np.arange(2, 21.0), np.linspace(0.02, 0.98, 25), np.geomspace(0.002, 1, 25)
@@ -202,7 +206,7 @@ def theorem2(trials: int) -> dict[str, Any]:
 
 
 def printed_is_false() -> dict[str, float]:
-    """δ is 0.1 or 0.3 with equal chance: the printed conditions hold, the bound does not."""
+    """A case where the printed conditions hold and the bound does not: δ is 0.1 or 0.3."""
     k, zeta2, target, draws = 5, 0.05, 0.8, 2_000_000
     rng = np.random.default_rng(0)
     l = (k - 1) * target - zeta2 * rng.chisquare(k - 1, draws)
@@ -218,7 +222,7 @@ def printed_is_false() -> dict[str, float]:
 
 
 def shared_errors() -> dict[str, float]:
-    """One error shared by all learners, as copies nearly do: λ^(60) against its bound."""
+    """λ^(60) beside its bound where all learners share one error, as copies nearly do."""
     zeta2, target, k = 0.0117, 0.02, 60
     e2 = zeta2 * np.random.default_rng(1).standard_normal(400_000) ** 2
     lam = np.minimum(1, (zeta2 / 4) ** ((k - 1) * (target - e2)))
@@ -229,7 +233,7 @@ def shared_errors() -> dict[str, float]:
 
 
 def costs(T: int) -> dict[str, Any]:
-    """DR and RU on Duffing: what is printed, what is done, what the estimates add."""
+    """The costs of DR and RU on Duffing: printed, with whole repeats and estimates, and made."""
     xs, ds = jb.streams.duffing(T)
     models = {
         "BSGD-DR": jb.bsgd_dr(target_mse=0.25, step_size=0.1, literal=True),
@@ -255,5 +259,6 @@ def costs(T: int) -> dict[str, Any]:
 
 
 def _spent(state: Any, info: Any) -> tuple[Array, Array]:
+    """Observe the weights and the updates of all learners."""
     del state
     return info.lam, jnp.asarray(info.updates)

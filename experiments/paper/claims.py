@@ -8,7 +8,7 @@ from experiments.paper.ledger import CLAIMS, Answer, Claim, Records
 
 
 def answers(records: Records) -> list[tuple[Claim, Answer]]:
-    """Every claim with its verdict; "not measured" where a small run lacks the figures."""
+    """Every claim with its verdict: "not measured" where a quick run lacks the figures."""
     out = []
     for each in CLAIMS:
         try:
@@ -21,7 +21,7 @@ def answers(records: Records) -> list[tuple[Claim, Answer]]:
 
 
 def table(records: Records) -> str:
-    """The claims as a numbered table, and a count of the verdicts."""
+    """The claims as a numbered table, and a count of the verdicts above it."""
     done = answers(records)
     lines = ["| | where | claim | verdict | what was measured |", "|---:|---|---|---|---|"]
     for i, (each, (word, text)) in enumerate(done, start=1):

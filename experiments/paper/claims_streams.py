@@ -1,6 +1,6 @@
-"""Claims on the synthetic streams and the weights, §8.1 and §8.2.
+"""Claims on the generated streams and on the weights, §8.1 and §8.2.
 
-"Literal" and "safe" are the readings, the rest are combiners.
+"Literal" and "safe" in the verdicts are readings, the word after them is a combiner.
 """
 
 from __future__ import annotations
@@ -14,23 +14,27 @@ from experiments.paper.protocol import BOOSTED, COMBINERS
 
 
 def cell(r: Records, stream: str, reading: str, name: str, combiner: str) -> dict[str, Any]:
+    """The record of one model on one stream, under one reading and combiner."""
     return r[stream]["results"][reading][name]["combiners"][combiner]
 
 
 def mse(r: Records, stream: str, reading: str, name: str, combiner: str) -> float:
+    """The mean squared error of that record."""
     return cell(r, stream, reading, name, combiner)["mse"]["mean"]
 
 
 def alone(r: Records, stream: str, name: str) -> float:
+    """The mean squared error of a single learner."""
     return r[stream]["results"]["literal"][name]["mse"]["mean"]
 
 
 def settings() -> list[tuple[str, str]]:
+    """All pairs of a reading and a combiner."""
     return [(reading, combiner) for reading in READINGS for combiner in COMBINERS]
 
 
 def all_below(r: Records, stream: str, names: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """The (reading, combiner) pairs under which all models, or not all, beat the single learner."""
+    """The pairs under which all these models beat the single learner, and the other pairs."""
     passed, failed = [], []
     for reading, combiner in settings():
         ratios = [cell(r, stream, reading, name, combiner)["ratio"] for name in names]

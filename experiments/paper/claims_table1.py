@@ -1,4 +1,4 @@
-"""Claims on the parameters and on the real sets, §8.3 and §8.4."""
+"""Claims on the parameters and on the real data sets, §8.3 and §8.4."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from experiments.paper.protocol import ALGORITHMS, BOOSTED, DRAWN, TABLE1, TABLE
 
 
 def best(r: Records, name: str, parameter: str, combiner: str) -> tuple[float, float]:
+    """The best value of a parameter under a combiner, and the error there."""
     block = r["parameters"]["results"][name][parameter]
     errors = [row["mse"][combiner]["mean"] for row in block["rows"]]
     at = int(np.argmin(errors))
@@ -20,6 +21,7 @@ def best(r: Records, name: str, parameter: str, combiner: str) -> tuple[float, f
 
 
 def optimum(r: Records, parameter: str, low: float, high: float) -> Answer:
+    """Whether the best value of a parameter lies between two limits."""
     passed, failed = [], []
     for name in ("BSGD-RU", "BNM-RU"):
         for combiner in DRAWN:
@@ -30,6 +32,7 @@ def optimum(r: Records, parameter: str, low: float, high: float) -> Answer:
 
 
 def at_value(r: Records, name: str, parameter: str, value: float, combiner: str) -> float:
+    """The error at one value of a parameter."""
     block = r["parameters"]["results"][name][parameter]
     return block["rows"][block["values"].index(value)]["mse"][combiner]["mean"]
 
@@ -119,6 +122,7 @@ def _(r: Records) -> Answer:
 def wins(
     r: Records, names: tuple[str, ...], sets: tuple[str, ...], limit: float
 ) -> tuple[list[str], list[str]]:
+    """The combiners under which all ratios to the single learner are below a limit; the rest."""
     passed, failed = [], []
     for combiner in TABLED:
         ratios = [
@@ -134,7 +138,7 @@ def wins(
 
 
 def papers_own(names: tuple[str, ...], sets: tuple[str, ...]) -> str:
-    """How often the paper's own figure is below its own single learner."""
+    """How often the paper's own errors are below those of its own single learner."""
     below = total = 0
     for s in sets:
         row: dict[str, float] = dict(zip(ALGORITHMS, TABLE1[s], strict=True))
@@ -146,7 +150,7 @@ def papers_own(names: tuple[str, ...], sets: tuple[str, ...]) -> str:
 def table_claim(
     r: Records, names: tuple[str, ...], sets: tuple[str, ...], limit: float = 1.0
 ) -> Answer:
-    """Whether every ratio to the single learner is below the limit, by combiner."""
+    """The verdict on a row or more of Table 1: all ratios below the limit, by combiner."""
     passed, failed = wins(r, names, sets, limit)
     return verdict(passed, failed), f"{'; '.join(passed + failed)}; {papers_own(names, sets)}"
 

@@ -1,10 +1,8 @@
-"""Claims of the analysis: the lemmas, the theorems, the costs and the regret."""
+"""Claims of the analysis: lemmas, theorems, costs and regret."""
 
 from __future__ import annotations
 
 from experiments.paper.ledger import Answer, Records, claim
-
-# Theory
 
 
 @claim("§4, Lemma 1", "if M exists, the mean of the first M reaches σ_d²")

@@ -34,8 +34,8 @@ def compare(
 ) -> dict[str, Any]:
     """Every algorithm over n streams, (n, T, r) and (n, T).
 
-    Where ``keys`` is given all streams are the same one, for that many keys: what does not draw at
-    random then runs once.
+    With ``keys`` all n streams are copies of one stream, one for each key: an algorithm that draws
+    no random numbers then runs once.
     """
     n = len(xs)
     drawn = jax.random.split(jax.random.key(1), n)
@@ -69,7 +69,7 @@ def compare(
         for name in SINGLE:
             block[name] = {"mse": final(alones[reading, name], ds)}
             if READINGS[reading]:
-                block[name] |= kept(alones[reading, name], ds)
+                block[name] |= curve_of(alones[reading, name], ds)
         for name in BOOSTED:
             done, base = runs[reading, name], alones[reading, method(name)]
             block[name] = {
@@ -84,22 +84,23 @@ def compare(
 
 
 def final(prediction: np.ndarray, ds: Array) -> dict[str, float]:
-    """The MSE at the end, over trials or keys."""
+    """The MSE at the end: mean and deviation over trials or keys."""
     return spread(ase(prediction, ds[: len(prediction)])[:, -1])
 
 
-def kept(prediction: np.ndarray, ds: Array) -> dict[str, Any]:
+def curve_of(prediction: np.ndarray, ds: Array) -> dict[str, Any]:
+    """The error over time of some predictions, as an entry of the record."""
     return {"curve": curve(prediction, ds[: len(prediction)])}
 
 
 def against(prediction: np.ndarray, base: np.ndarray, ds: Array, draw: bool) -> dict[str, Any]:
-    """MSE of a boosted model, its ratio to the single learner, and the gain as time goes on."""
+    """The MSE of a boosted model, its ratio to the single learner's, and the gain over time."""
     mine: Curve = ase(prediction, ds[: len(prediction)])
     theirs: Curve = ase(base, ds[: len(base)])
     T = mine.shape[-1]
     gain = {f"{part:g} T": spread((theirs - mine)[:, int(part * T) - 1]) for part in (0.25, 0.5, 1)}
     results = {"mse": spread(mine[:, -1]), "ratio": mine[:, -1].mean() / theirs[:, -1].mean()}
-    return {**results, "gain": gain, **(kept(prediction, ds) if draw else {})}
+    return {**results, "gain": gain, **(curve_of(prediction, ds) if draw else {})}
 
 
 def figure(results: dict[str, Any], title: str) -> Any:

@@ -1,4 +1,4 @@
-"""What is wrong in the printed theory, each with a computation and what to put in its place."""
+"""The errors in the printed theory, each with a computation and a correction."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def listing(theory: dict[str, Any]) -> str:
-    """A numbered list from the results of ``theory.py``."""
+    """A numbered list of the errors, from the results of ``theory.py``."""
     one, two, t2 = theory["lemma1_defects"], theory["lemma2"], theory["theorem2"]
     big = one["errors of 2 on 9 of 100 samples"]
     pair = one["two learners with errors 0.9 and −0.9"]

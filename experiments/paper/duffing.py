@@ -1,7 +1,7 @@
-"""The paper's chaotic experiment: the Duffing map, every reading and combiner.
+"""The paper's chaotic experiment: the Duffing map, under every reading and combiner.
 
 The paper gives neither the length, nor the ridge, nor the combiner's step. Here T = 20,000 and
-v = 0.01, and the combiner is swept. Random updates are the mean over five keys.
+v = 0.01, and several combiners and steps are run. Random updates are means over five keys.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A claim of the paper: its place, a few words that identify it, and a check against the JSON.
+"""A claim of the paper: where it stands, its words, and a check against the JSON of the runs.
 
-The check returns a verdict and the figures behind it, so that neither can be out of date. §4 is the
-algorithm, §5 and §6 its six forms, §7 the analysis, §8 the experiments, §9 the conclusion.
+The check returns a verdict with the figures behind it, so that neither can be out of date. In the
+paper §4 is the algorithm, §5 and §6 its six forms, §7 the analysis, §8 the experiments, §9 the
+conclusion.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ SGD, NM = BOOSTED[:3], BOOSTED[3:]
 
 
 class Claim(NamedTuple):
+    """A claim: its section, a few words that identify it, and the function that checks it."""
+
     where: str
     words: str
     check: Callable[[Records], Answer]
@@ -28,6 +31,8 @@ CLAIMS: list[Claim] = []
 
 
 def claim(where: str, words: str) -> Callable[[Callable[[Records], Answer]], Any]:
+    """Decorate the check of a claim, which adds it to CLAIMS."""
+
     def add(check: Callable[[Records], Answer]) -> Callable[[Records], Answer]:
         CLAIMS.append(Claim(where, words, check))
         return check
@@ -36,9 +41,10 @@ def claim(where: str, words: str) -> Callable[[Callable[[Records], Answer]], Any
 
 
 def verdict(passed: list[str], failed: list[str]) -> str:
-    """True, false, or true under what passed."""
+    """ "true" if nothing failed, "false" if nothing passed, otherwise "in part"."""
     return "true" if not failed else "false" if not passed else "in part"
 
 
 def under(pairs: list[str]) -> str:
+    """The cases in one line."""
     return "; ".join(pairs) if pairs else "none"

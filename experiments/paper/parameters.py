@@ -1,7 +1,7 @@
 """The effect of σ_m², c and m on BSGD-RU and BNM-RU over the Duffing stream.
 
-Each is one sweep with the others as in the chaotic experiment, for three combiners. The first m'
-learners of a chain of m are a chain of m', so the sweep of m is one run whose estimates are cut.
+Each parameter is swept with the others as in the chaotic experiment, for three combiners. The first
+m' learners of a chain of m are a chain of m', so the sweep of m is one run whose estimates are cut.
 """
 
 from __future__ import annotations
@@ -131,6 +131,7 @@ def figure(results: dict[str, Any]) -> Any:
 
 
 def scale(ax: Any, parameter: str) -> None:
+    """Give the axis of a parameter its logarithmic scale, where it has one."""
     if parameter == "target_mse":
         ax.set_xscale("log")
     elif parameter == "dependence":

@@ -1,8 +1,8 @@
 """The paper's eight algorithms, its settings, and the readings and combiners they are run under.
 
-Nothing that a learner of a booster does depends on the combiner: λ comes from the learners' own
-errors. So a booster runs once, and every combiner is then run on the estimates it left, which gives
-the same numbers as a booster with that combiner inside (tests/test_experiments.py) for less time.
+What the learners of a booster do does not depend on its combiner: λ comes from their own errors. So
+a booster runs once, and every combiner is then run on the estimates of its learners. That gives the
+same numbers as a booster with that combiner inside (tests/test_experiments.py) in less time.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SINGLE = ("SGD", "NM")
 BOOSTED = ("BSGD-WU", "BSGD-DR", "BSGD-RU", "BNM-WU", "BNM-DR", "BNM-RU")
 ALGORITHMS = ("SGD", *BOOSTED[:3], "NM", *BOOSTED[3:])
 
-# The combiners that stationary and chaotic data are run under; those of the figures and of the
-# sweeps of parameters, which are literal; and those of Table 1, which is of safe models.
+# Combiners of the stationary and the chaotic stream (both readings), of the figures and the sweeps
+# of parameters (literal reading), and of Table 1 (safe models).
 COMBINERS = ("NSGD 0.1", "NSGD 0.01", "NSGD 0.001", "uniform", "RLS", "forward RLS")
 DRAWN = ("NSGD 0.01", "uniform", "RLS")
 TABLED = ("NSGD 0.01", "uniform", "forward RLS")
@@ -46,7 +46,7 @@ TABLE1 = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What the eight algorithms need; ``ridge`` (v) is ours, the paper does not give it."""
+    """The settings of the eight algorithms; the paper does not give ``ridge`` (v)."""
 
     step_size: Any
     forgetting: Any
@@ -58,6 +58,7 @@ class Settings:
     dependence: Any = 1.0
 
     def record(self) -> dict[str, Any]:
+        """The settings as a dictionary, for the record."""
         return asdict(self)
 
 
@@ -81,9 +82,9 @@ def single(name: str, s: Settings, *, literal: bool) -> Learner:
 
 def boosted(name: str, s: Settings, *, literal: bool) -> Boosted:
     """One of BOOSTED, with the plain mean as combiner."""
-    own: Any = {"dependence": s.dependence, "literal": literal, "combiner": jb.Uniform()}
-    sgd = own | {"target_mse": s.target_sgd, "step_size": s.step_size}
-    nm = own | {"target_mse": s.target_nm, "forgetting": s.forgetting, "ridge": s.ridge}
+    common: Any = {"dependence": s.dependence, "literal": literal, "combiner": jb.Uniform()}
+    sgd = common | {"target_mse": s.target_sgd, "step_size": s.step_size}
+    nm = common | {"target_mse": s.target_nm, "forgetting": s.forgetting, "ridge": s.ridge}
     reuse: Any = {"max_reuse": s.max_reuse}
     match name:
         case "BSGD-WU":
@@ -102,10 +103,10 @@ def boosted(name: str, s: Settings, *, literal: bool) -> Boosted:
 
 
 def combiners(*, literal: bool) -> dict[str, Learner]:
-    """The paper's combiner at three steps (it gives none), the mean, and the RLS of its comments.
+    """The combiners by name: the paper's at three steps, the mean, and RLS in two forms.
 
-    "RLS" and its forward form are as the reading is: without a cap on the matrix where literal; the
-    library's default, and the same in the plain form, where not.
+    The paper gives no step; its RLS combiner stands in commented-out lines. Literal RLS has no cap
+    on its matrix; safe forward RLS is the library's default, and safe RLS has the same settings.
     """
     nsgd = {
         f"NSGD {step:g}": jb.NSGD(step_size=step, epsilon=0.0 if literal else 1e-8)
@@ -114,13 +115,18 @@ def combiners(*, literal: bool) -> dict[str, Learner]:
     forward = RLS_COMBINER
     if literal:
         forward = jb.ForwardNewton(forgetting=0.999, ridge=1.0, max_variance=None)
-    own = {field.name: getattr(forward, field.name) for field in fields(forward)}
-    rls = {"RLS": jb.Newton(**own), "forward RLS": forward}
+    same = {field.name: getattr(forward, field.name) for field in fields(forward)}
+    rls = {"RLS": jb.Newton(**same), "forward RLS": forward}
     return {**nsgd, "uniform": jb.Uniform(), **rls}
 
 
 class Chain(NamedTuple):
-    """What the learners of a booster did: y (…, T, m), and mean λ and updates a step, (…, m)."""
+    """What the learners of a booster did.
+
+    y: their estimates, (…, T, m).
+    lam: the mean of λ over time, (…, m).
+    updates: the mean number of updates at a step, (…, m).
+    """
 
     y: Array
     lam: Array
@@ -128,6 +134,7 @@ class Chain(NamedTuple):
 
 
 def _record(state: Any, info: Any) -> tuple[Array, Array, Array]:
+    """Observe estimates, weights and updates."""
     del state
     return info.y, info.lam, info.updates
 
@@ -140,7 +147,7 @@ def chain_of(model: Boosted, xs: Array, ds: Array, key: Array) -> Chain:
 
 @jax.jit
 def chains(model: Boosted, xs: Array, ds: Array, keys: Array) -> Chain:
-    """A booster over n streams, (n, T, r) and (n, T), with n keys; 25 at a time, for the memory."""
+    """A booster over n streams, (n, T, r) and (n, T), with n keys; 25 at a time, to save memory."""
 
     def one(stream: tuple[Array, Array, Array]) -> Chain:
         return chain_of(model, *stream)
@@ -150,7 +157,7 @@ def chains(model: Boosted, xs: Array, ds: Array, keys: Array) -> Chain:
 
 @jax.jit
 def combine(combiner: Learner, y: Array, ds: Array) -> Array:
-    """The predictions (n, T) of a combiner that sees the estimates (n, T, m) one by one."""
+    """The predictions (n, T) of a combiner that gets the estimates (n, T, m) one step at a time."""
 
     def one(y: Array, ds: Array) -> Array:
         return jb.run(from_mean(combiner), y, ds)[1].prediction
@@ -165,11 +172,11 @@ def alone(model: Learner, xs: Array, ds: Array) -> Array:
 
 
 def repeated(xs: Any, ds: Any, n: int) -> tuple[Array, Array]:
-    """One stream n times, for n keys."""
+    """n copies of one stream, for n keys."""
     xs, ds = jnp.asarray(xs), jnp.asarray(ds)
     return jnp.broadcast_to(xs, (n, *xs.shape)), jnp.broadcast_to(ds, (n, *ds.shape))
 
 
 def all_combined(y: Array, ds: Array, chosen: Mapping[str, Learner]) -> dict[str, np.ndarray]:
-    """The predictions (n, T) of each combiner."""
+    """The predictions (n, T) of each combiner, by name."""
     return {name: np.asarray(combine(each, y, ds)) for name, each in chosen.items()}

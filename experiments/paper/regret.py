@@ -1,4 +1,4 @@
-"""NM's regret against the best batch least squares: where it grows as ln T, where it does not."""
+"""The regret of NM against batch least squares: sequences where it grows as ln T or as T."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ def contrary(model: Learner, xs: Array) -> tuple[Array, Array]:
 
 
 def sequence(name: str, T: int) -> tuple[Any, Any]:
-    """x within [−1, 1]³ (Duffing: 1.7) and bounded targets; None for the one that adapts."""
+    """x within [−1, 1]³ (Duffing: 1.7) and bounded targets.
+
+    The targets are None for the sequence that answers the learner's estimates.
+    """
     rng, t = np.random.default_rng(11), np.arange(1, T + 1)
     xs = np.column_stack([rng.uniform(-1, 1, (T, 2)), np.ones(T)])
     plane = xs @ [0.4, -0.3, 0.2]
@@ -60,7 +63,7 @@ def sequence(name: str, T: int) -> tuple[Any, Any]:
 
 
 def grow(name: str, T: int) -> dict[str, Any]:
-    """Regret at times from 10³ to T, and the slope of a line in ln T."""
+    """The regret at times from 10³ to T, and the slope of a line in ln T."""
     xs, ds = sequence(name, T)
     if ds is None:
         guess, ds = (np.asarray(a) for a in contrary(NEWTON, jnp.asarray(xs)))
@@ -84,7 +87,7 @@ def grow(name: str, T: int) -> dict[str, Any]:
 
 
 def counterexample(lengths: list[int]) -> dict[str, Any]:
-    """x = √(v/T), d = 1 for T steps, then x = 1, d = −1: NM, and the forward variant."""
+    """x = √(v/T), d = 1 for T steps, then x = 1, d = −1: the regret of NM and its forward form."""
     rows: dict[str, Any] = {"T": lengths, "NM": [], "forward": []}
     for T in lengths:
         xs = np.r_[np.full(T, math.sqrt(RIDGE / T)), 1.0][:, None]

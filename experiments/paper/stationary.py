@@ -1,7 +1,7 @@
 """The paper's stationary experiment: d = x₁ + x₂ + 1 + ν, 100 trials, every reading and combiner.
 
 The paper gives neither the length, nor the covariance, nor the ridge, nor the combiner's step. Here
-T = 20,000, the correlation is 0.5, v = 0.01, and the combiner is swept.
+T = 20,000, the correlation is 0.5 and v = 0.01, and several combiners and steps are run.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""Table 1 of the paper: eight sets, eight algorithms, three combiners; and ASE over time on three.
+"""Table 1 of the paper: eight data sets, eight algorithms, three combiners.
 
-The protocol is the paper's: every dimension scaled to [−1, 1] by the whole set, a constant column
-appended; the step and the forgetting that are best for the single learner, on the stream that is
-reported, are used for the boosted ones; K = 5, c = 1, m = 20. σ_m², which the paper does not give,
-is swept as multiples of the single learner's MSE, and each cell has the best. The models are the
-safe ones, in float32. Random updates are the mean over five keys, at the σ_m² best for one of them.
+The protocol is the paper's. Every column is scaled to [−1, 1] by the whole set, and a constant
+column is appended. The boosted models use the step and the forgetting factor that are best for the
+single learner on the stream that is reported. K = 5, c = 1 and m = 20.
+
+The paper does not give σ_m². It is swept as multiples of the single learner's MSE, and each cell
+shows the best. The models are the safe ones, in float32. Random updates are means over five keys,
+at the σ_m² that is best for the first key. The figure shows the error over time on three sets.
 """
 
 from __future__ import annotations
@@ -44,14 +46,14 @@ STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 FORGETTING = (0.99, 0.995, 0.999, 0.9995, 0.9999, 1.0)
 RIDGES = (0.01, 0.1, 1.0)
 MULTIPLES = (0.1, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0, 8.0, 16.0)  # σ_m² over the single's MSE
-KEYS = 5  # and so many runs are batched, whatever they are
+KEYS = 5  # also the number of runs in every batch, so that one compiled program serves all
 DRAWN = ("puma8nh", "kin8nm", "ypmsd")
-LARGEST_BATCHED = 30  # features; beyond, the matrices of several runs no longer share a cache
+LARGEST_BATCHED = 30  # columns; with more, the matrices of several runs do not fit into a cache
 
 
 @partial(jax.jit, static_argnames=("name",))
 def single_errors(name: str, points: Array, xs: Array, ds: Array) -> Array:
-    """The MSE of a single learner at each setting: (n, 2) of step, or of forgetting and ridge."""
+    """The MSE of a single learner at each point (n, 2): (step, –) or (forgetting, ridge)."""
 
     def one(point: Array) -> Array:
         s = Settings(point[0], point[0], 0.0, 0.0, ridge=point[1])
@@ -75,7 +77,7 @@ def batch(name: str, s: dict[str, Any], targets: Array, keys: Array, xs: Array, 
 
 
 def best_single(name: str, xs: Array, ds: Array) -> tuple[Settings, float, dict[str, float]]:
-    """The settings with the least MSE on the stream, that MSE, and the whole grid."""
+    """The settings with the least MSE on the stream, that MSE, and the MSE at every setting."""
     if name == "SGD":
         grid = [(step, 1.0) for step in STEPS]
         labels = [f"μ {step:g}" for step in STEPS]
@@ -89,7 +91,7 @@ def best_single(name: str, xs: Array, ds: Array) -> tuple[Settings, float, dict[
 
 
 class OneSet:
-    """One set of the table; ``multiples`` is KEYS of them, or a whole multiple of KEYS."""
+    """One data set of the table. The number of ``multiples`` is a multiple of KEYS."""
 
     def __init__(self, name: str, xs: Any, ds: Any, multiples: Sequence[float]) -> None:
         self.name, self.multiples = name, np.asarray(multiples)
@@ -99,6 +101,7 @@ class OneSet:
         self.keys = jax.random.split(jax.random.key(0), KEYS)
 
     def run(self) -> dict[str, Any]:
+        """The cells of all eight algorithms."""
         result: dict[str, Any] = {"T": len(self.ds), "features": self.xs.shape[1], "cells": {}}
         for name in SINGLE:
             settings, mse, grid = best_single(name, self.xs, self.ds)
@@ -114,7 +117,7 @@ class OneSet:
         return result
 
     def boosted(self, name: str, settings: Settings, base: float) -> dict[str, Any]:
-        """The best σ_m² for each combiner, and, where something is drawn, the spread over keys."""
+        """The best σ_m² for each combiner and, for random updates, the spread over the keys."""
         predictions: dict[str, list[np.ndarray]] = {c: [] for c in self.combiners}
         updates: list[float] = []
         for part in self.multiples.reshape(-1, KEYS):
@@ -151,7 +154,7 @@ class OneSet:
         return batch(name, floats, jnp.asarray(targets, jnp.float32), keys, self.xs, self.ds)
 
     def errors(self, prediction: Any) -> np.ndarray:
-        """The MSE of each run, (n, T) to (n,)."""
+        """The MSE of each of n runs, from predictions (n, T)."""
         return ase(prediction, self.ds)[:, -1]
 
 

@@ -1,4 +1,4 @@
-"""The paper's lemmas, theorems, costs and regret, checked against runs and counterexamples."""
+"""The paper's lemmas, theorems, costs and regret, checked on runs and counterexamples."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def figure(results: dict[str, Any]) -> Any:
+    """Theorem 2, Lemma 1, the regret of NM, and the counterexample."""
     fig, axes = plots.grid(2, 2, width=5.6, height=3.4)
     theorem_panel(axes[0, 0], results["theorem2"]["monte_carlo"])
     lemma_panel(axes[0, 1], results["lemma1"])
@@ -70,7 +71,7 @@ def figure(results: dict[str, Any]) -> Any:
 
 
 def theorem_panel(ax: Any, runs: list[dict[str, Any]]) -> None:
-    """Means as points, bounds as lines; a run without a bound has points alone."""
+    """Mean weights as points, bounds as lines; a run without a bound has points alone."""
     for i, run in enumerate(runs):
         k = np.arange(1, len(run["mean"]) + 1)
         look = style(i)
@@ -87,7 +88,7 @@ def theorem_panel(ax: Any, runs: list[dict[str, Any]]) -> None:
 
 
 def lemma_panel(ax: Any, rows: dict[str, Any]) -> None:
-    """MSE of the mean of the first M learners against what Lemma 1 promises."""
+    """The MSE of the mean of the first M learners beside what Lemma 1 promises."""
     names = [name for name, row in rows.items() if row["applies"]]
     at = np.arange(len(names))
     for i, (key, label) in enumerate(

@@ -1,8 +1,8 @@
-"""The weights λ over time in BSGD-RU on the Duffing stream, and what they save.
+"""The weights λ over time in BSGD-RU on the Duffing stream, and the work that they save.
 
-λ of learners 5, 10 and 20 as means over blocks of samples (the figure), the mean of every learner,
-and, for each mode, the updates it makes and the time it takes, on the narrow Duffing stream (r = 3)
-and on a wide one (r = 91, generated).
+The figure shows λ of learners 5, 10 and 20 as means over blocks of samples, and the mean λ of every
+learner. The table has the updates that each mode makes and the time it takes, on the narrow Duffing
+stream (r = 3) and on a wide generated one (r = 91).
 """
 
 from __future__ import annotations
@@ -29,17 +29,19 @@ WIDE = Settings(step_size=0.01, forgetting=0.9999, target_sgd=0.06, target_nm=0.
 
 
 def recorded(state: Any, info: Any) -> tuple[Any, Any]:
+    """Observe the weights and the errors of all learners."""
     del state
     return info.lam, info.e
 
 
 def worked(state: Any, info: Any) -> Any:
+    """Observe the number of updates made at a step; a single learner makes one."""
     del state
     return jnp.sum(info.updates) if "updates" in info else jnp.ones((), jnp.int32)
 
 
 def shape_of_weights(lam: np.ndarray, e: np.ndarray, target: float) -> dict[str, Any]:
-    """Means over blocks, the order of the learners, and how far a block's mean turns back."""
+    """Block means of λ, how often they turn, how learners compare, and λ after hits and misses."""
     T = len(lam)
     blocks = np.array([part.mean(axis=0) for part in np.array_split(lam, min(BLOCKS, T))])
     last = {k: lam[:, k - 1] for k in SHOWN}
@@ -60,19 +62,19 @@ def shape_of_weights(lam: np.ndarray, e: np.ndarray, target: float) -> dict[str,
 
 
 def missed(e: np.ndarray, target: float) -> np.ndarray:
-    """Whether most of the learners before each one had e² > σ_m², (T, m − 1)."""
+    """Whether most of the learners before learners 2 to m had e² > σ_m²: (T, m − 1)."""
     before = np.cumsum(e**2 > target, axis=1)[:, :-1]
     return before > np.arange(1, e.shape[1]) / 2
 
 
 def wide_stream(T: int) -> tuple[jax.Array, jax.Array]:
-    """91 columns in [−1, 1], as the widest set of Table 1 has; generated, not that set."""
+    """91 columns in [−1, 1], as many as the widest set of Table 1; generated, not that set."""
     xs, ds = jb.datasets.paper_scaled(*jb.datasets.stand_in("ypmsd", T), bias=True)
     return jnp.asarray(xs), jnp.asarray(ds)
 
 
 def clock(model: Learner, xs: jax.Array, ds: jax.Array, repeats: int) -> dict[str, float]:
-    """Updates a step, and microseconds a step of the fastest of a few runs, without compilation."""
+    """Updates a step, and microseconds a step of the fastest of a few runs without compilation."""
     key = jax.random.key(2)
     _, trace = jb.run(model, xs, ds, key, observe=worked)
     best = np.inf
@@ -120,6 +122,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def figure(results: dict[str, Any]) -> Any:
+    """λ of three learners over time, and the mean λ of every learner."""
     fig, axes = plots.grid(1, 2, width=5.4, height=3.2)
     for i, k in enumerate(SHOWN):
         looks = style(i)
