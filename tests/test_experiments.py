@@ -165,6 +165,12 @@ def test_each_folder_has_a_page_that_lists_its_files(folder):
     assert all(path.stat().st_size < 200_000 for path in (FOLDER / folder).glob("results/*"))
 
 
+def test_the_tests_that_a_page_names_exist():
+    tests = {path.name for path in Path(__file__).parent.rglob("test_*.py")}
+    named = set(re.findall(r"`(test_\w+\.py)`", text_of(FOLDER / "bench" / "trust.md")))
+    assert len(named) >= 10 and named <= tests
+
+
 @pytest.mark.parametrize("page", sorted(FOLDER.rglob("*.md")), ids=lambda page: page.name)
 def test_links_of_the_pages_lead_somewhere(page):
     links = re.findall(r"\]\(([^)#]+)\)", text_of(page))

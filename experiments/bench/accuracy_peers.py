@@ -1,5 +1,4 @@
-"""The errors of river's regressors on the eight data sets, which ``accuracy.py`` compares auto
-with.
+"""The errors of river's regressors on the eight data sets, for ``accuracy.py`` to compare with.
 
     python experiments/bench/accuracy_peers.py [--rows T] [--only NAME …] [--sets NAME …]
 

@@ -115,7 +115,7 @@ def run(model: Any, xs: Any, ds: Any) -> Floats:
 
 
 def kind(name: str, T: int, rivals: Sequence[str]) -> dict[str, float]:
-    """The errors of all models on one kind of stream; the first sample and outliers do not count."""
+    """The errors of all models on one kind of stream, without the first sample and outliers."""
     xs, ds = (part.astype(np.float32) for part in KINDS[name](np.random.default_rng(3), T))
     quartiles = np.percentile(ds, [25, 75])
     counted = np.abs(ds - np.median(ds)) < 10 * np.ptp(quartiles)

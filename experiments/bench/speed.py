@@ -10,8 +10,6 @@ default Newton combiner has its own rows. Times are not asserted, since machines
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -46,7 +44,7 @@ from experiments.bench.speed_cases import (
     sparing_target,
     stream,
 )
-from experiments.shared.experiment import Experiment, Progress
+from experiments.shared.experiment import Experiment, Progress, fresh_python
 from jboost.learners import Learner
 
 MODES = ("WU", "DR", "RU")
@@ -133,8 +131,8 @@ def streamed(blocks: int, length: int) -> None:
 def memory(steps: int) -> dict[str, Any]:
     """The growth of :func:`streamed` in a fresh process, where no freed memory is reused."""
     length = min(steps // 4, 100_000)
-    code = f"import speed; speed.streamed({steps // length}, {length})"
-    lines = _python(code).split()
+    code = f"from experiments.bench import speed; speed.streamed({steps // length}, {length})"
+    lines = fresh_python(code).split()
     names = ("added_mb", "added_after_first_block_mb")
     return {"steps": steps, **dict(zip(names, map(float, lines), strict=True))}
 
@@ -145,20 +143,9 @@ def imports(repeats: int) -> dict[str, float]:
     for _ in range(repeats):
         for name in best:
             code = f"import time; t = time.perf_counter(); import {name}"
-            spent = float(_python(f"{code}; print(time.perf_counter() - t)"))
+            spent = float(fresh_python(f"{code}; print(time.perf_counter() - t)"))
             best[name] = min(best[name], spent)
     return best
-
-
-def _python(code: str) -> str:
-    """The output of some code in a fresh Python process."""
-    folder = Path(__file__).parent
-    path = os.pathsep.join([str(folder), str(Path(jb.__file__).parent.parent)])
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
-    return done.stdout
 
 
 def main(argv: Sequence[str] | None = None) -> None:

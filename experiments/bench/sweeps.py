@@ -8,14 +8,10 @@ best of several, the methods taking turns, without compilation.
 
 from __future__ import annotations
 
-import os
 import resource
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -33,7 +29,7 @@ from experiments.bench.speed_cases import (
     native_settings,
     stream,
 )
-from experiments.shared.experiment import Experiment, Progress
+from experiments.shared.experiment import Experiment, Progress, fresh_python
 from jboost.sweeps import devices, many
 from jboost.sweeps.sweep import sweep
 
@@ -152,13 +148,8 @@ def peak(T: int, runs: int) -> None:
 
 def memory(T: int, runs: int) -> dict[str, Any]:
     """The same in a process of its own, where no other memory counts."""
-    folder = Path(__file__).parent
-    path = os.pathsep.join([str(folder), str(folder.parent)])
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sweeps; sweeps.peak({T}, {runs})"],
-        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
-    before, after = map(float, done.stdout.split())
+    out = fresh_python(f"from experiments.bench import sweeps; sweeps.peak({T}, {runs})")
+    before, after = map(float, out.split())
     return {"T": T, "runs": runs, "before_mb": before, "peak_mb": after}
 
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import resource
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jboost as jb
-from experiments.shared.experiment import Progress
+from experiments.shared.experiment import Progress, fresh_python
 from jboost.boosting.booster import Boosted
 from jboost.engine import fold as engine
 from jboost.settings import leaves
@@ -167,17 +163,11 @@ def peak(T: int) -> None:
 
 def memory(lengths: tuple[int, int]) -> dict[str, Any]:
     """The memory of the programs, and of a fresh process, at a short and a long T."""
-    folder = Path(__file__).parent
-    path = os.pathsep.join([str(folder), str(folder.parent)])
     found: dict[str, Any] = {"T": lengths}
     for method in ("forward", "reverse"):
         found[f"{method}, bytes"] = [temporary(method, T) for T in lengths]
     found["forward, peak grows by MB"] = []
     for T in lengths:
-        code = f"import tuning_gradients; tuning_gradients.peak({T})"
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path},
-        )  # fmt: skip
-        found["forward, peak grows by MB"].append(float(done.stdout))
+        code = f"from experiments.bench import tuning_gradients; tuning_gradients.peak({T})"
+        found["forward, peak grows by MB"].append(float(fresh_python(code)))
     return found

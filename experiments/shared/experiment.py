@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import jax
 import numpy as np
 
+import jboost
 from jboost import plots
 
 if TYPE_CHECKING:
@@ -166,6 +168,17 @@ class Progress:
             print(f"\r\x1b[K{text}", end=end, file=sys.stderr, flush=True)
         else:
             print(text, file=sys.stderr, flush=True)
+
+
+def fresh_python(code: str) -> str:
+    """The output of some code in a new process, with the same jboost and these experiments."""
+    folders = [Path(jboost.__file__).parents[1], Path(__file__).resolve().parents[2]]
+    path = os.pathsep.join(map(str, folders))
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": path}
+    )
+    return done.stdout
 
 
 def versions() -> dict[str, str]:
