@@ -1,6 +1,8 @@
-"""The experiments: their command lines at a tiny size, and README.md against its JSON."""
+"""The experiments: their command lines at a tiny size, and their pages against the JSON."""
 
+import importlib
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,64 +13,97 @@ import numpy as np
 import pytest
 
 import jboost as jb
+from experiments.paper import claims, protocol
+from experiments.shared import pages
+from experiments.shared.experiment import Experiment
 
 FOLDER = Path(__file__).parent.parent / "experiments"
-SCRIPTS = (
-    *("stationary", "duffing", "weights", "parameters", "table1", "theory"),
-    *("combiners", "baselines"),
+PAPER = ("stationary", "duffing", "weights", "parameters", "table1", "theory", "all")
+BENCH = (
+    *("accuracy", "accuracy_peers", "auto_streams", "baselines", "combiners", "fleets"),
+    *("intervals", "nonlinear", "prediction", "real_streams", "soak", "speed", "sweeps", "tuning"),
 )
+SCRIPTS = (*(f"paper/{name}.py" for name in PAPER), *(f"bench/{name}.py" for name in BENCH))
+DRAWN = [path.relative_to(FOLDER) for path in sorted(FOLDER.glob("*/results/*.png"))]
 
 
-@pytest.fixture
-def experiments(monkeypatch):
-    """The scripts' folder on the path, and float64 put back as it was."""
-    monkeypatch.syspath_prepend(str(FOLDER))
+@pytest.fixture(autouse=True)
+def precision():
+    """Puts float64 back as it was, which the scripts of the paper turn on."""
     before = jax.config.jax_enable_x64
     yield
     jax.config.update("jax_enable_x64", before)
 
 
-@pytest.fixture
-def whole(experiments):
-    import all as everything
-
-    return everything
+def module(script):
+    return importlib.import_module(f"experiments.{script.removesuffix('.py').replace('/', '.')}")
 
 
-def test_every_script_explains_itself_and_refuses_nonsense(experiments, capsys):
-    import importlib
-
-    for name in (*SCRIPTS, "all"):
-        script = importlib.import_module(name)
-        with pytest.raises(SystemExit) as end:
-            script.main(["--help"])
-        shown = capsys.readouterr().out
-        assert end.value.code == 0 and "--quick" in shown and "--out" in shown
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_every_script_has_the_same_three_options(script, capsys):
     with pytest.raises(SystemExit) as end:
-        script = importlib.import_module("weights")
-        script.main(["--length", "3"])
-    assert end.value.code == 2 and "at least 100" in capsys.readouterr().err
+        module(script).main(["--help"])
+    shown = capsys.readouterr().out
+    assert end.value.code == 0
+    assert all(option in shown for option in ("--quick", "--out", "--record"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--length", "3"], "at least 100"),
+        (["--quick", "--record"], "--record is for full runs"),
+        (["--out", "somewhere", "--record"], "not allowed with"),
+    ],
+)
+def test_a_script_refuses_nonsense(arguments, reason, capsys):
+    with pytest.raises(SystemExit) as end:
+        module("paper/weights.py").main(arguments)
+    assert end.value.code == 2 and reason in capsys.readouterr().err
+
+
+def files_of(folder):
+    return {
+        path: path.stat().st_mtime_ns
+        for path in folder.rglob("*")
+        if "__pycache__" not in str(path)
+    }
 
 
 def test_a_script_runs_from_the_command_line_without_the_data(tmp_path, monkeypatch):
-    """The one that needs data sets uses stand-ins and says so everywhere."""
+    """It uses stand-ins for the data sets, says so everywhere, and leaves the checkout alone."""
     monkeypatch.delenv("JBOOST_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    command = [sys.executable, str(FOLDER / "table1.py"), "--quick", "--length", "120"]
-    done = subprocess.run(
-        [*command, "--out", str(tmp_path)], capture_output=True, text=True, check=True
-    )
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(FOLDER.parent))  # this jboost, not an installed one
+    before = files_of(FOLDER)
+    command = [sys.executable, "experiments/paper/table1.py", "--quick", "--length", "120"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=FOLDER.parent)
+    assert files_of(FOLDER) == before
     assert "STAND-IN" in done.stderr and "[####################]" in done.stderr
-    record = json.loads((tmp_path / "table1.json").read_text(encoding="utf-8"))
+    out = tmp_path / "jboost-experiments"
+    assert f"results in {out / 'table1.json'}" in done.stdout
+    record = json.loads((out / "table1.json").read_text(encoding="utf-8"))
     assert record["quick"] and "STAND-IN" in record["settings"]["data"]
     assert all(block["stand_in"] for block in record["results"].values())
     assert set(record["versions"]) >= {"jax", "jboost", "numpy"}
-    assert 1000 < (tmp_path / "table1.png").stat().st_size < 200_000
+    assert 1000 < (out / "table1.png").stat().st_size < 200_000
 
 
-def test_a_combiner_run_on_the_estimates_is_the_combiner_inside(experiments):
-    import protocol
+def test_record_writes_beside_the_script_and_fills_the_pages(tmp_path, monkeypatch):
+    script = tmp_path / "bench" / "table1.py"
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- begin: made -->\nold\n<!-- end -->\nafter\n")
+    monkeypatch.setattr(pages, "PAGES", (page,))
+    monkeypatch.setattr(pages, "blocks", lambda folder: {"made": "| new |"})
+    experiment = Experiment(str(script), "A script.", ["--record"], double=False)
+    experiment.write({}, {"mse": 1 / 3})
+    record = json.loads((script.parent / "results" / "table1.json").read_text(encoding="utf-8"))
+    assert record["results"] == {"mse": 0.33333} and not record["quick"]
+    assert page.read_text() == "before\n<!-- begin: made -->\n| new |\n<!-- end -->\nafter\n"
 
+
+def test_a_combiner_run_on_the_estimates_is_the_combiner_inside():
     xs, ds = (np.asarray(a)[None] for a in jb.streams.duffing(400))
     inside = jb.Newton(0.999, ridge=1.0)
     chain = protocol.chains(
@@ -82,9 +117,7 @@ def test_a_combiner_run_on_the_estimates_is_the_combiner_inside(experiments):
     np.testing.assert_allclose(outside, jb.run(model, xs[0], ds[0])[1].prediction, atol=2e-4)
 
 
-def test_the_first_learners_of_a_chain_are_a_chain(experiments):
-    import protocol
-
+def test_the_first_learners_of_a_chain_are_a_chain():
     xs, ds = (np.asarray(a)[None] for a in jb.streams.duffing(300))
     keys = jax.random.split(jax.random.key(0), 1)
     many, few = (
@@ -96,34 +129,58 @@ def test_the_first_learners_of_a_chain_are_a_chain(experiments):
     np.testing.assert_allclose(many.y[..., :4], few.y, atol=1e-5)
 
 
-def pages(whole) -> str:
-    return "".join(page.read_text(encoding="utf-8") for page in whole.PAGES)
+def text_of(page):
+    return page.read_text(encoding="utf-8")
 
 
-def test_the_pages_have_the_tables_of_the_json(whole):
+def test_the_pages_have_the_tables_of_the_json():
     """Text and figures cannot drift apart."""
-    import tables
-
-    text = pages(whole)
-    records = whole.records(FOLDER / "results")
-    assert not any(record["quick"] for record in records.values())
-    assert whole.filled(text, tables.blocks(records)) == text
-    assert len(whole.BLOCK.findall(text)) == len(tables.blocks(records))
+    tables = pages.blocks()
+    for page in pages.PAGES:
+        assert pages.filled(text_of(page), tables) == text_of(page)
+    shown = [found[1] for page in pages.PAGES for found in pages.BLOCK.findall(text_of(page))]
+    assert sorted(shown) == sorted(tables)
 
 
-def test_results_are_small_and_the_pages_show_every_figure(whole):
-    text = pages(whole)
-    for name in SCRIPTS:
-        figure = FOLDER / "results" / f"{name}.png"
-        assert figure.stat().st_size < 200_000 and f"results/{name}.png" in text
-        assert (FOLDER / "results" / f"{name}.json").stat().st_size < 200_000
+@pytest.mark.parametrize("figure", DRAWN, ids=str)
+def test_figures_are_small_and_some_page_shows_them(figure):
+    assert (FOLDER / figure).stat().st_size < 200_000
+    everything = [FOLDER.parent / "README.md", *FOLDER.rglob("*.md")]
+    links = [
+        (page.parent / link).resolve()
+        for page in everything
+        for link in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text_of(page))
+    ]
+    assert (FOLDER / figure).resolve() in links
 
 
-def test_what_must_hold_in_the_record(whole):
+@pytest.mark.parametrize("folder", ["paper", "bench", "guides"])
+def test_each_folder_has_a_page_that_lists_its_files(folder):
+    page = FOLDER / folder / "README.md"
+    listed = text_of(page)
+    files = [path.name for path in (FOLDER / folder).iterdir() if path.is_file()]
+    missing = [n for n in files if n not in (page.name, "experiments.py") and n not in listed]
+    records = [path.name for path in (FOLDER / folder).glob("results/*.json")]
+    assert not missing and all(f"results/{name}" in listed for name in records)
+    assert all(path.stat().st_size < 200_000 for path in (FOLDER / folder).glob("results/*"))
+
+
+def test_the_tests_that_a_page_names_exist():
+    tests = {path.name for path in Path(__file__).parent.rglob("test_*.py")}
+    named = set(re.findall(r"`(test_\w+\.py)`", text_of(FOLDER / "bench" / "trust.md")))
+    assert len(named) >= 10 and named <= tests
+
+
+@pytest.mark.parametrize("page", sorted(FOLDER.rglob("*.md")), ids=lambda page: page.name)
+def test_links_of_the_pages_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#]+)\)", text_of(page))
+    assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
+
+
+def test_what_must_hold_in_the_record():
     """The outcomes that the reproduction stands on, from the JSON of record."""
-    import protocol
-
-    records = whole.records(FOLDER / "results")
+    records = {name: pages.load(name) for name in PAPER[:-1]}
+    assert not any(record["quick"] for record in records.values())
     duffing = records["duffing"]["results"]["literal"]
     assert duffing["SGD"]["mse"]["mean"] == pytest.approx(0.2217, abs=1e-4)
     assert duffing["NM"]["mse"]["mean"] == pytest.approx(0.2105, abs=1e-4)
@@ -156,9 +213,7 @@ def test_what_must_hold_in_the_record(whole):
         assert row["slope_second_half"] < 1.5 * row["slope_first_half"] + 0.05
 
 
-def test_claims_are_many_and_have_a_verdict(whole):
-    import claims
-
-    done = claims.answers(whole.records(FOLDER / "results"))
+def test_claims_are_many_and_have_a_verdict():
+    done = claims.answers({name: pages.load(name) for name in PAPER[:-1]})
     assert len(done) >= 15
     assert {answer[0] for _, answer in done} <= {"true", "false", "in part"}

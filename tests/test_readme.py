@@ -41,9 +41,9 @@ def test_its_first_example_is_about_ten_lines():
 def test_its_files_exist():
     links = re.findall(r"\]\(([^)#]+)\)", README)
     files = [link for link in links if not link.startswith("https://")]
-    assert "experiments/results/demo.png" in files
+    assert "experiments/paper/results/demo.png" in files
     assert [file for file in files if not (ROOT / file).is_file()] == []
-    assert (ROOT / "experiments/results/demo.png").stat().st_size < 200_000
+    assert (ROOT / "experiments/paper/results/demo.png").stat().st_size < 200_000
 
 
 def test_the_names_in_its_map_exist():

@@ -57,10 +57,9 @@ def test_nothing_is_asked_of_the_network(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def audit(monkeypatch: Any) -> Any:
+def audit() -> Any:
     pytest.importorskip("packaging")
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
-    return importlib.import_module("audit")
+    return importlib.import_module("experiments.bench.audit")
 
 
 def test_the_whole_tree_is_listed(audit: Any, capsys: Any) -> None:
@@ -138,8 +137,7 @@ def test_a_bound_that_is_not_tested_is_named(audit: Any) -> None:
 def test_a_row_of_the_matrix_passes_only_if_tests_ran(
     monkeypatch: Any, last: str, code: int, verdict: str, counts: tuple[int, ...]
 ) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
-    versions = importlib.import_module("versions")
+    versions = importlib.import_module("experiments.bench.versions")
     asked: list[Any] = []
 
     def run(command: list[str], **how: Any) -> Any:
@@ -154,9 +152,8 @@ def test_a_row_of_the_matrix_passes_only_if_tests_ran(
     assert environment["JAX_DEBUG_NANS"] == "1" and command.count("--deselect") == 1
 
 
-def test_what_is_ruled_out_exists_and_has_a_reason(monkeypatch: Any) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
-    versions = importlib.import_module("versions")
+def test_what_is_ruled_out_exists_and_has_a_reason() -> None:
+    versions = importlib.import_module("experiments.bench.versions")
     for switch in versions.SWITCHES.values():
         for test, reason in switch.ruled_out.items():
             file, _, name = test.partition("::")

@@ -89,8 +89,8 @@ def bagging(learner: Learner, m: int = 20) -> Boosted:
     """Online bagging (Oza and Russell 2001): Poisson(1) repeats of a sample, the plain mean.
 
     With ``dependence=0`` every λ is 1, so this is the booster in another setting; a run needs a
-    key. Linear learners gain little from it: in ``experiments/baselines.py`` 20 of them are within
-    5 % of one alone, but for Newton on compactiv (.0301 to .0331).
+    key. Linear learners gain little from it: in ``experiments/bench/baselines.py`` 20 of them are
+    within 5 % of one alone, but for Newton on compactiv (.0301 to .0331).
 
     >>> import jboost as jb
     >>> bagging(jb.Newton(0.99), m=5).needs_key

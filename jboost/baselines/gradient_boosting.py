@@ -145,10 +145,10 @@ class SpanBoosting(GradientChain):
     The paper's radius B is D for the squared loss: clipping to a range that holds the target never
     adds to the error.
 
-    Measured (``experiments/baselines.py``) with 20 Newton copies, MSE against one alone, both kept
-    within the range: puma8nh .1298 to .1361, mv .0255 to .0316, compactiv .0330 to .0331; worse
-    under drift, california .0597 to .0452. What gains is the clipping, which makes a sum of linear
-    learners non-linear: on the first three, with none of it, 20 were no better than one.
+    Measured (``experiments/bench/baselines.py``) with 20 Newton copies, MSE against one alone, both
+    kept within the range: puma8nh .1298 to .1361, mv .0255 to .0316, compactiv .0330 to .0331;
+    worse under drift, california .0597 to .0452. What gains is the clipping, which makes a sum of
+    linear learners non-linear: on the first three, with none of it, 20 were no better than one.
 
     Args:
       learner: the learner; its floats may hold one value per copy.

@@ -29,7 +29,8 @@ from jboost.learners.newton import ForwardNewton
 # Recursive least squares in its forward form. Copies of a learner hardly differ until the stream
 # changes, and then all of a sudden: what z came to in the directions of their differences would
 # throw the estimate far off, and is held back by the leverage, which is large just there.
-# experiments/README.md has it beside the plain form, for all six models on both of the streams.
+# experiments/paper/README.md has it beside the plain form, for all six models on both of the
+# streams.
 RLS_COMBINER = ForwardNewton(forgetting=0.999, ridge=1.0, max_variance=100.0, shrink=True)
 
 COMBINER = 2**31  # the combiner's number among the learners, where keys are told apart

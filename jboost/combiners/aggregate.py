@@ -10,8 +10,8 @@
 
 *Regret* is the loss of the mix minus that of a fixed choice made in hindsight: an expert, or, since
 the linearised loss is linear in the choice, a convex mix q of them. Bounds hold for any sequence of
-predictions and targets. ``experiments/combiners.py`` measures regrets beside their bounds, and
-where each rule pays.
+predictions and targets. ``experiments/bench/combiners.py`` measures regrets beside their bounds,
+and where each rule pays.
 """
 
 from __future__ import annotations
@@ -158,9 +158,9 @@ class BOA(Aggregation):
 
     where N counts the steps at which some |r_k| > √V_k/2, V_k before the step (such a step makes
     V_k grow by half), and A is the mean over the experts of Σ_t (1 − √(V_{k,t−1}/V_{k,t})), at most
-    half the logarithm of V_k's growth. The proof is in ``experiments/regret_bounds.py``, after
-    Wintenberger (2017, Machine Learning 106), whose procedure it is; the constant 2.2 and the form
-    without the range are those of the R package opera.
+    half the logarithm of V_k's growth. The proof is in ``experiments/bench/regret_bounds.py``,
+    after Wintenberger (2017, Machine Learning 106), whose procedure it is; the constant 2.2 and the
+    form without the range are those of the R package opera.
 
     Measured as for :class:`EWA`: 0.999 (at most 1.06), the steadiest of the three and the first to
     try. ``ForwardNewton(ridge=1.0)``, whose mix is linear, had 0.996 (at most 1.07): it gains where
@@ -230,7 +230,7 @@ class MLPoly(Aggregation):
     where D sums η_k r_k² (η_k before the step) over experts and steps, but for the M steps at which
     B more than doubles. Where |r| ≤ 1 is known and B is set to 1 this is Gaillard, Stoltz and van
     Erven's (2014, COLT) √(m (1 + ln(1 + T)) (1 + Σ_t r_k²)). The proof for an unknown range is in
-    ``experiments/regret_bounds.py``; the rule is that of the R package opera.
+    ``experiments/bench/regret_bounds.py``; the rule is that of the R package opera.
 
     Measured as for :class:`EWA`: 1.005 (at most 1.09). It is the quickest to leave an expert: where
     the best of three changed eleven times its MSE was .0063, BOA's .020 and that of recursive least

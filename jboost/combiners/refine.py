@@ -36,8 +36,8 @@ class Refined(Learner):
     0, q starts as p. The judge is a mix of the two with a regret bound, so d̂ is hardly worse than
     either.
 
-    It is the combiner of :func:`jboost.auto`; ``experiments/accuracy.py`` has its errors beside the
-    best of the experts and the best fixed mix of them in hindsight.
+    It is the combiner of :func:`jboost.auto`; ``experiments/bench/accuracy.py`` has its errors
+    beside the best of the experts and the best fixed mix of them in hindsight.
 
     Args:
       mix: a combiner with weights that add up to 1.

@@ -38,11 +38,11 @@ class GaussNewton(Learner):
     costs O(p²) operations a sample, p the number of parameters.
 
     On the first 8,192 rows of the paper's sets, raw, inside ``Scale`` and ``ScaleTarget``, with
-    the defaults (``experiments/nonlinear.py``, mean over four keys), then 300 random features under
-    Newton (ℓ = 5), then a line: kin8nm .026 .039 .082, puma8nh .076 .085 .136, compactiv .0051
-    .0115 .0117, california .039 .058 .073, protein .221 .218 .244, mv .0019 .0018 .041, ypmsd .056
-    .076 .058, onp .0009 for all. A start in units that still move costs: on the Duffing map it has
-    .035 behind ``Scale`` and .005 without.
+    the defaults (``experiments/bench/nonlinear.py``, mean over four keys), then 300 random features
+    under Newton (ℓ = 5), then a line: kin8nm .026 .039 .082, puma8nh .076 .085 .136, compactiv
+    .0051 .0115 .0117, california .039 .058 .073, protein .221 .218 .244, mv .0019 .0018 .041, ypmsd
+    .056 .076 .058, onp .0009 for all. A start in units that still move costs: on the Duffing map it
+    has .035 behind ``Scale`` and .005 without.
 
     S. Singhal, L. Wu, Training multilayer perceptrons with the extended Kalman algorithm, NIPS
     1988.

@@ -45,7 +45,7 @@ class Select(Transform):
     no more columns than ``most`` nothing is left out.
 
     A column that matters only together with others, and explains nothing by itself, is not seen: a
-    tree behind it (``experiments/nonlinear.py``) misses the input it would be split at.
+    tree behind it (``experiments/bench/nonlinear.py``) misses the input it would be split at.
 
     Columns must be centred: put :class:`jboost.Scale` before it. The learner behind it should
     forget (``Newton(0.99)``, or any step size), as it takes a new column for the old one at first.

@@ -78,7 +78,7 @@ class OnChange(Wrapper):
     copies that suffer. The detector is then blind for ``warm_up`` samples, as at the start, where
     errors of a learner of r columns are no measure of anything.
 
-    ``experiments/intervals.py`` has the figures: after an abrupt change of all coefficients
+    ``experiments/bench/intervals.py`` has the figures: after an abrupt change of all coefficients
     Newton(0.999) is at twice the noise after 79 samples, alone after 2,779. Where the noise is so
     large that the errors only double, a learner that forgets within 100 samples recovers by itself
     almost as soon. The paper's eight sets raise no alarm but for california, whose rows are in the

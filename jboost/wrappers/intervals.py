@@ -85,7 +85,7 @@ class Intervals(Wrapper):
     the intervals 8 % narrower on average, on mv 24 %, and at most 1 % wider. Newton's variance is
     the textbook's, and does not do that: where there are many samples it hardly varies, and with
     few of them it is far too large (ypmsd: 40 % wider). "gaussian" takes it at its word and covers
-    between 86 % and 95 % there. ``experiments/intervals.py`` has the figures.
+    between 86 % and 95 % there. ``experiments/bench/intervals.py`` has the figures.
 
     Args:
       learner: any learner; for "newton" and "gaussian" a ``Newton``, ``ForwardNewton`` or

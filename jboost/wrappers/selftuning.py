@@ -37,7 +37,8 @@ from jboost.settings.surrogates import relaxed
 
 # SGD on ten streams, each started 10 times too low and too high: among moves Δ of 0.2 to 0.5 the
 # last has the least worst case, 2.8 % above the best step on nine of them; ridges of 0.01 to 0.1
-# hardly differ. The tenth, and streams that had no part in this, are in experiments/tuning.md.
+# hardly differ. The tenth, and streams that had no part in this, are in
+# experiments/guides/tuning.md.
 TUNER = Newton(forgetting=0.999, ridge=0.03)
 
 

@@ -207,7 +207,7 @@ def test_what_is_wrong_is_named(wrong):
 
 def test_what_the_docstrings_say_of_the_record():
     """The measured figures, from the JSON of record."""
-    path = Path(__file__).parents[2] / "experiments" / "results" / "baselines.json"
+    path = Path(__file__).parents[2] / "experiments/bench/results/baselines.json"
     record = json.loads(path.read_text(encoding="utf-8"))
     assert not record["quick"]
     sets = {name: block["Newton"] for name, block in record["results"].items() if "Newton" in block}

@@ -15,7 +15,7 @@ import jboost as jb
 from jboost.combiners.aggregate import BOA, EWA, MLPoly
 from jboost.combiners.combine import FromMean, from_mean
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+RECORD = Path(__file__).parents[2] / "experiments/bench/results/combiners.json"
 RULES = {"EWA": EWA(), "EWA, rate": EWA(rate=0.3), "BOA": BOA(), "MLPoly": MLPoly()}
 FADING = {
     "EWA": EWA(forgetting=0.9),
@@ -299,9 +299,8 @@ def test_a_mixture_is_a_booster_without_dependence(rule):
 
 
 @pytest.fixture
-def bounds(monkeypatch):
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    import regret_bounds
+def bounds():
+    from experiments.bench import regret_bounds
 
     return regret_bounds
 
@@ -353,7 +352,7 @@ def test_the_best_mix_in_hindsight(bounds):
 
 def test_what_the_docstrings_say_of_the_record():
     """The measured advice, from the JSON of record."""
-    record = json.loads((EXPERIMENTS / "results" / "combiners.json").read_text(encoding="utf-8"))
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
     assert not record["quick"]
     results = record["results"]
     cells = [cell for block in results["streams"].values() for cell in block["regret"].values()]

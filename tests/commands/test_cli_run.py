@@ -233,7 +233,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_killed_and_resumed_is_the_same_run(folder: Path) -> None:
-    """The short version of experiments/kill.py."""
+    """The short version of experiments/bench/kill.py."""
     Path("long.csv").write_text(csv(4_000))
     whole = ["run", "long.csv", "--target", "y", *FAST, "--every", "1"]
     assert main([*whole, "--checkpoint", "whole", "--predictions", "whole.csv"]) == 0

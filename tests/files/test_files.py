@@ -330,9 +330,8 @@ def test_types_of_a_parquet_file(tmp_path: Path) -> None:
 
 
 def test_the_script_that_measures_reads_every_row(tmp_path: Path, monkeypatch: Any) -> None:
-    """The short version of experiments/real_streams.py."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "experiments"))
-    script = importlib.import_module("real_streams")
+    """The short version of experiments/bench/real_streams.py."""
+    script = importlib.import_module("experiments.bench.real_streams")
     monkeypatch.setattr(script, "COLUMNS", 3)
     monkeypatch.setattr(script, "MODEL", "nlms")
     script.write(tmp_path, 4096)

@@ -131,9 +131,9 @@ class PiecewiseLinear(Wrapper):
     stream costs a little more than its learner alone. Splits are not taken back: after a change of
     the stream the regions learn anew, and only what lies below the leaves can be split.
 
-    ``experiments/nonlinear.py`` has what 29 inputs that do not matter add to the error of a tree
-    that has only the three that do, on several kinds of streams; one stream may be far from the
-    mean of its kind.
+    ``experiments/bench/nonlinear.py`` has what 29 inputs that do not matter add to the error of a
+    tree that has only the three that do, on several kinds of streams; one stream may be far from
+    the mean of its kind.
 
     Stability: that of the learner; what the tree adds is bounded by 3σ of the errors a level.
 

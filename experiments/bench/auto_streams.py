@@ -1,0 +1,202 @@
+"""auto on generated streams: its promises, and kinds of streams that its constants never saw.
+
+The promises: an error below 1e-3 on Duffing; within 2 % of Newton's method on the stationary
+stream; within 1.2 times its old error 500 samples after all coefficients change; finite, in
+constant memory, over a million float32 samples of a hard set that is repeated with changes.
+
+The kinds: many columns of which few matter, codes of categories, daily and weekly periods with and
+without lags, gross outliers, constant and duplicated columns, steps, and a stream of 1,000 rows.
+The errors stand beside those of a line (Newton) and of three of river's regressors behind its
+StandardScaler.
+"""
+
+from __future__ import annotations
+
+import resource
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+import jboost as jb
+from experiments.bench import accuracy_peers as peers
+from experiments.shared import markdown
+from experiments.shared.experiment import Experiment
+from jboost import catalogue
+from jboost.automatic import auto
+from jboost.paper import datasets
+from jboost.reports.peers import river_predictions
+
+RIVALS = tuple(
+    name + peers.SCALED for name in ("HoeffdingAdaptiveTreeRegressor", "AMRules", "ARFRegressor")
+)
+Floats = NDArray[np.float64]
+Stream = tuple[Any, Any]
+Rng = np.random.Generator
+
+
+def wide(rng: Rng, T: int) -> Stream:
+    """100 columns, of which three matter."""
+    x = rng.normal(size=(T, 100))
+    d = 2 * x[:, 17] + np.sin(2 * x[:, 60]) + x[:, 60] * x[:, 91]
+    return x, d + 0.3 * rng.normal(size=T)
+
+
+def codes(rng: Rng, T: int) -> Stream:
+    """Four columns of codes, each with an effect for every code, and three numbers."""
+    code, z = rng.integers(0, 10, size=(T, 4)), rng.normal(size=(T, 3))
+    effect = rng.normal(size=(4, 10))[np.arange(4), code].sum(axis=1)
+    return np.column_stack([code, z]), effect + z @ [1, -0.5, 0.2] + 0.3 * rng.normal(size=T)
+
+
+def periods(rng: Rng, T: int) -> Stream:
+    """The load of a grid by hour, weekday and temperature."""
+    hours = np.arange(T)
+    hour, day = hours % 24, hours // 24 % 7
+    celsius = 10 + 10 * np.sin(hours * 2 * np.pi / 8760) + 3 * np.sin((hour - 9) * np.pi / 12)
+    load = 100 + 20 * np.exp(-(((hour - 8) / 2) ** 2)) + 35 * np.exp(-(((hour - 19) / 3) ** 2))
+    load += 0.08 * (celsius - 15) ** 2 - 15 * (day >= 5) * (1 + 0.3 * np.sin(hour))
+    return np.column_stack([hour, day, celsius]), load + 2 * rng.normal(size=T)
+
+
+def periods_with_lags(rng: Rng, T: int) -> Stream:
+    """The same with the load an hour and a day before as columns."""
+    x, d = periods(rng, T + 24)
+    return np.column_stack([x[24:], d[23:-1], d[:-24]]), d[24:]
+
+
+def outliers(rng: Rng, T: int) -> Stream:
+    """1 % of x and of d are 100 times too large."""
+    x = rng.normal(size=(T, 6))
+    d = x @ rng.normal(size=6) + np.sin(3 * x[:, 0]) + 0.3 * rng.normal(size=T)
+    x[rng.random(T) < 0.01, 0] *= 100
+    return x, np.where(rng.random(T) < 0.01, 100 * d, d)
+
+
+def copies(rng: Rng, T: int) -> Stream:
+    """Four columns, each twice or thrice, in several units, and three constants."""
+    x = rng.normal(size=(T, 4))
+    d = np.abs(x[:, 0]) + x[:, 1] * x[:, 2] + 0.2 * rng.normal(size=T)
+    return np.column_stack([x, x, np.full((T, 3), 5.0), 1e5 * x[:, :2] + 3e6]), d
+
+
+def steps(rng: Rng, T: int) -> Stream:
+    """A tree of steps."""
+    x = rng.random((T, 8))
+    low, high = np.where(x[:, 2] > 0.7, 0.0, 5.0), np.where(x[:, 1] > 0.3, 3.0, -1.0)
+    return x, np.where(x[:, 0] > 0.5, high, low) + 0.3 * rng.normal(size=T)
+
+
+def short(rng: Rng, T: int) -> Stream:
+    """Friedman's function on at most 1,000 rows."""
+    x = rng.random((min(T, 1000), 10))
+    d = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2
+    return x, d + 10 * x[:, 3] + 5 * x[:, 4] + rng.normal(size=len(x))
+
+
+KINDS: dict[str, Callable[[Rng, int], Stream]] = {
+    "100 columns, three of which matter": wide,
+    "codes of categories": codes,
+    "daily and weekly periods": periods,
+    "the same with lags": periods_with_lags,
+    "1 % gross outliers in x and in d": outliers,
+    "constant and duplicated columns": copies,
+    "steps": steps,
+    "1,000 rows": short,
+}
+
+
+def run(model: Any, xs: Any, ds: Any) -> Floats:
+    """The predictions of a model in float64."""
+    return np.asarray(jb.run(model, xs, ds)[1].prediction, np.float64)
+
+
+def kind(name: str, T: int, rivals: Sequence[str]) -> dict[str, float]:
+    """The errors of all models on one kind of stream, without the first sample and outliers."""
+    xs, ds = (part.astype(np.float32) for part in KINDS[name](np.random.default_rng(3), T))
+    quartiles = np.percentile(ds, [25, 75])
+    counted = np.abs(ds - np.median(ds)) < 10 * np.ptp(quartiles)
+    counted[0] = False
+
+    def error(prediction: Any) -> float:
+        return float(np.mean(np.square(prediction - ds)[counted]))
+
+    found = {"variance": float(ds[counted].var()), "auto": error(run(auto(), xs, ds))}
+    found["Newton"] = error(run(catalogue.named("newton"), xs, ds))
+    for rival in rivals:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # river's own, once it has diverged
+            found[rival] = error(river_predictions(peers.make(rival), xs, ds))
+    return found
+
+
+def promises(duffing: int, stationary: int) -> dict[str, dict[str, float]]:
+    """What is promised and what was measured."""
+    xs, ds = map(np.asarray, jb.streams.duffing(duffing))
+    chaotic = float(np.mean(np.square(run(auto(), xs, ds) - ds)))
+    xs, ds = map(np.asarray, jb.streams.stationary(jax.random.key(0), stationary))
+    mine, theirs = (
+        float(np.mean(np.square(run(model, xs, ds) - ds))) for model in (auto(), jb.Newton())
+    )
+    return {
+        "Duffing": {"wanted": 1e-3, "got": chaotic},
+        "stationary, over Newton's method": {"wanted": 1.02, "got": mine / theirs},
+        "after a change, over before": {"wanted": 1.2, "got": changed()},
+    }
+
+
+def changed() -> float:
+    """The mean error 500 to 1,000 samples after all coefficients change, over the error before."""
+    rng = np.random.default_rng(0)
+    xs = rng.normal(size=(6000, 5)).astype(np.float32)
+    before, after = xs @ rng.normal(size=5), xs @ rng.normal(size=5)
+    ds = np.where(np.arange(6000) < 3000, before, after) + 0.3 * rng.normal(size=6000)
+    error = np.square(run(auto(), xs, ds.astype(np.float32)) - ds)
+    return float(error[3500:4000].mean() / error[2000:3000].mean())
+
+
+def long(T: int) -> dict[str, Any]:
+    """T samples of protein whose columns change places at times; without the data, of codes."""
+    if "protein" in datasets.available():
+        xs, ds = (np.asarray(part[:8192], np.float32) for part in datasets.load("protein"))
+    else:
+        xs, ds = (part.astype(np.float32) for part in codes(np.random.default_rng(3), 8192))
+    rng = np.random.default_rng(4)
+
+    def blocks() -> Any:
+        for start in range(0, T, len(xs)):
+            order = rng.permutation(xs.shape[1]) if start % (16 * len(xs)) == 0 else slice(None)
+            yield xs[: T - start, order], ds[: T - start]
+
+    stream = jb.run_stream(auto(), blocks())
+    errors, peak = [], 0.0
+    for position, piece in enumerate(stream):
+        errors.append(np.isfinite(np.asarray(piece.prediction)).all())
+        if position == 1:
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak
+    return {"T": T, "finite": bool(all(errors)), "grown MB": grown / 1024}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    experiment = Experiment(__file__, __doc__, argv, double=False)
+    names = [*KINDS][-1:] if experiment.quick else [*KINDS]
+    rivals = RIVALS[:1] if experiment.quick else RIVALS
+    T = experiment.samples(6000, 300)
+    kinds = experiment.each(lambda name: kind(name, T, rivals), names, workers=1)
+    found = dict(zip(names, kinds, strict=True))
+    promised = promises(experiment.samples(20_000, 500), experiment.samples(10_000, 500))
+    lasting = long(experiment.samples(1_000_000, 20_000))
+    experiment.write({"T": T}, {"kinds": found, "promises": promised, "long": lasting})
+    rows = [[name, *(f"{value:.4g}" for value in row.values())] for name, row in found.items()]
+    print(markdown.table(["stream", *found[names[0]]], rows))
+    for name, row in promised.items():
+        print(f"{name}: wanted at most {row['wanted']}, got {row['got']:.4g}")
+    print(f"{lasting['T']:,} samples: finite {lasting['finite']}, +{lasting['grown MB']:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""A run over a file, killed at random moments and resumed, compared with an uninterrupted run.
+
+``jboost run FILE --checkpoint … --predictions … --resume`` is started and killed with SIGKILL at a
+random moment: after one or two more blocks were written, and a random part of the time that a block
+takes. It is started and killed again until it was killed often enough; then it may finish. Its
+predictions and final state must be those of the uninterrupted run, bit for bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jboost import catalogue
+from jboost.checkpoints import checkpoint
+
+LONGEST = 0.5  # seconds after a block was written: about what the next one takes
+QUIET: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+
+def write(path: Path, rows: int) -> None:
+    """A stream with gaps, a column of text, and answers that never came."""
+    rng = np.random.default_rng(1)
+    with path.open("w") as file:
+        file.write("a,b,colour,c,y\n")
+        for a, b, c, noise in rng.normal(size=(rows, 4)).round(4).tolist():
+            gap = "" if abs(c) > 2.5 else c
+            colour = ("red", "green", "blue")[int(abs(b) * 10) % 3]
+            y = "" if abs(noise) > 3 else round(3 * a - 2 * b + 0.5 * c + 0.1 * noise, 4)
+            file.write(f"{100 + a},{b},{colour},{gap},{y}\n")
+
+
+def command(folder: Path, name: str, model: str) -> list[str]:
+    kept = ["--checkpoint", f"{folder}/{name}.run", "--predictions", f"{folder}/{name}.csv"]
+    data = [f"{folder}/data.csv", "--target", "y", "--model", model]
+    return [sys.executable, "-m", "jboost.cli", "run", *data, *kept, "--every", "1", "--resume"]
+
+
+def same(folder: Path) -> bool:
+    """Whether both runs left the same bytes of predictions, and the same bits of state."""
+    predictions = [(folder / f"{name}.csv").read_bytes() for name in ("whole", "killed")]
+    loaded = [checkpoint.load(folder / f"{name}.run") for name in ("whole", "killed")]
+    states = [jax.tree.leaves(state) for _, state, _ in loaded]
+    equal = [np.array_equal(*pair, equal_nan=True) for pair in zip(*states, strict=True)]
+    return predictions[0] == predictions[1] and all(equal)
+
+
+def wait(process: subprocess.Popen[Any], path: Path, blocks: int) -> None:
+    """Until a process has written so many blocks to a file, or has ended."""
+    size = path.stat().st_size if path.exists() else 0
+    while blocks and process.poll() is None:
+        time.sleep(0.002)
+        before, size = size, path.stat().st_size if path.exists() else 0
+        blocks -= size > before
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--quick", action="store_true", help="2 kills, 400,000 rows")
+    parser.add_argument("--kills", type=int, metavar="N", help="default: 20")
+    parser.add_argument("--rows", type=int, metavar="N", help="of the file; default: 1.5 million")
+    parser.add_argument(
+        "--model",
+        default="bsgd_ru",
+        choices=catalogue.CATALOGUE,
+        metavar="NAME",
+        help="default: bsgd_ru, which draws",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the moments")
+    args = parser.parse_args(argv)
+    wanted = args.kills or (2 if args.quick else 20)
+    total = args.rows or (400_000 if args.quick else 1_500_000)
+    rng = random.Random(args.seed)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder / "data.csv", total)
+        start = time.perf_counter()
+        subprocess.run(command(folder, "whole", args.model), check=True, capture_output=True)
+        alone = time.perf_counter() - start
+        print(f"left alone: {total:,} rows in {alone:.0f} s", flush=True)
+        kills = finished = moved = seen = 0
+        while kills < wanted:
+            process = subprocess.Popen(command(folder, "killed", args.model), **QUIET)
+            wait(process, folder / "killed.csv", rng.randint(1, 2))
+            time.sleep(rng.uniform(0.0, LONGEST))
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+                kills += 1
+            process.wait()
+            run = folder / "killed.run"
+            before, seen = seen, checkpoint.inspect(run)["position"] if run.exists() else 0
+            moved += seen != before
+            if seen == total:  # done before it was killed often enough: once more from the start
+                assert same(folder), "the run that was killed and resumed differs"
+                finished += 1
+                run.unlink()
+                seen = 0
+            print(f"killed {kills} times; {seen:,} rows are safe", flush=True)
+        subprocess.run(command(folder, "killed", args.model), check=True, capture_output=True)
+        assert same(folder), "the run that was killed and resumed differs"
+        print(
+            f"{kills} kills, {moved} times with more rows learned than before; {finished + 1} runs "
+            "to the end: every bit is the same"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""Errors of predictions: over time, at the end, and their spread over trials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+POINTS = 80  # points of a curve that the JSON has
+Curve = NDArray[np.float64]
+
+
+def ase(prediction: ArrayLike, ds: ArrayLike) -> Curve:
+    """The mean squared error so far, over the last axis, in float64 on the host."""
+    error = np.square(np.asarray(prediction, np.float64) - np.asarray(ds, np.float64))
+    return np.cumsum(error, axis=-1) / np.arange(1, error.shape[-1] + 1)
+
+
+def times(T: int, points: int = POINTS) -> NDArray[np.int64]:
+    """Up to ``points`` whole times from 1 to T, evenly spaced."""
+    return np.unique(np.linspace(1, T, min(points, T)).round().astype(np.int64))
+
+
+def curve(prediction: ArrayLike, ds: ArrayLike) -> dict[str, Any]:
+    """The mean squared error so far at a few times: mean and deviation over trials (axis 0)."""
+    errors = ase(prediction, ds)
+    t = times(errors.shape[-1])
+    shown = errors[:, t - 1]
+    sd = {"sd": shown.std(axis=0, ddof=1)} if len(shown) > 1 else {}
+    return {"t": t, "mean": shown.mean(axis=0), **sd}
+
+
+def spread(values: ArrayLike) -> dict[str, float]:
+    """Mean and number of the values, and their standard deviation, which is 0 for one value."""
+    values = np.asarray(values, np.float64)
+    deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    return {"mean": float(values.mean()), "sd": deviation, "n": len(values)}
