@@ -84,7 +84,7 @@ def outliers(data: dict[str, tuple[Any, Any]], seeds: int) -> dict[str, Any]:
             forms = {
                 "plain": model,
                 "weight": Huber(model),
-                "target": Huber(model, form="target"),
+                "target": Huber(model, acts_on="target"),
             }
             rows: dict[str, list[float]] = {form: [] for form in forms}
             for seed in range(seeds):

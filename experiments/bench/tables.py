@@ -54,7 +54,7 @@ def speed(record: Record) -> str:
         return out
 
     rows = [[name, *cells(name, "jboost")] for name in MODELS]
-    rows.append(['BNM-WU, `form="covariance"`', *cells("BNM-WU", "P form")])
+    rows.append(['BNM-WU, `storage="covariance"`', *cells("BNM-WU", "P form")])
     rows += [[name, *cells(name, "peer")] for name in PEERS]
     head = [text for r in WIDTHS for text in (f"r = {r}, µs", "× C")]
     return table(["", *head], rows)
@@ -213,7 +213,7 @@ def outliers(record: Record) -> str:
         [name, *(f"{found[form]:.4g}" for form in forms)]
         for name, found in record["results"]["outliers"].items()
     ]
-    head = ["", "no Huber", 'Huber, form="weight"', 'form="target"', "Huber on the clean stream"]
+    head = ["", "no Huber", 'Huber, acts_on="weight"', 'acts_on="target"', "Huber on the clean stream"]
     return table(head, rows)
 
 
