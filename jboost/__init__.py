@@ -57,6 +57,7 @@ from jboost.wrappers.weights import Budget, WeightColumn
 if TYPE_CHECKING:
     from jboost.checkpoints.checkpoint import CheckpointError as CheckpointError
     from jboost.checkpoints.checkpoint import load, save
+    from jboost import plots as plots
     from jboost.paper import datasets, theory
     from jboost.paper import report as report
     from jboost.running.stream import run_stream as run_stream
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
 _LATER = {
     "CheckpointError": "jboost.checkpoints.checkpoint",
     "datasets": "jboost.paper.datasets",
+    "plots": "jboost.plots",
     "hypergradient": "jboost.tuning.hypergradient",
     "load": "jboost.checkpoints.checkpoint",
     "report": "jboost.paper.report",
