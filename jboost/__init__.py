@@ -19,7 +19,7 @@ from jboost.combiners.refine import Refined
 from jboost.core import metrics as metrics
 from jboost.core.errors import ase
 from jboost.core.learner import Learner
-from jboost.core.model import model, static
+from jboost.core.pytree import model, static
 from jboost.core.transform import Transform
 from jboost.learners import (
     NLMS,

@@ -23,7 +23,7 @@ from jboost.combiners.alike import ScaleAlike
 from jboost.combiners.refine import Refined
 from jboost.core import checks
 from jboost.core.learner import Learner, State
-from jboost.core.model import model, static
+from jboost.core.pytree import model, static
 from jboost.core.sample import Sample
 from jboost.learners.gauss_newton import GaussNewton
 from jboost.learners.networks import Perceptron

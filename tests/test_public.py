@@ -94,7 +94,7 @@ def test_what_is_loaded_later_makes_no_model():
     code = """
 import importlib, pkgutil, sys
 import jboost
-from jboost.core.model import MODELS
+from jboost.core.pytree import MODELS
 print(sorted({"jboost.sweeps", "jboost.running.stream", "jboost.datasets"} & {*sys.modules}))
 known = {*MODELS}
 for module in pkgutil.walk_packages(jboost.__path__, "jboost."):

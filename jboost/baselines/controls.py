@@ -16,7 +16,7 @@ from jboost.boosting.booster import Boosted, boost
 from jboost.boosting.modes import PoissonReuse
 from jboost.combiners.combine import Uniform
 from jboost.core.learner import Learner
-from jboost.core.model import Number, model
+from jboost.core.pytree import Number, model
 from jboost.core.numerics import Sum, dtype_of
 from jboost.core.sample import Sample
 

@@ -33,7 +33,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jboost.boosting import copies
 from jboost.core import checks
 from jboost.core.learner import Learner, State, Wrapper
-from jboost.core.model import Number, model, static
+from jboost.core.pytree import Number, model, static
 from jboost.core.numerics import Sum, dtype_of
 from jboost.core.sample import Sample
 

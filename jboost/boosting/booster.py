@@ -21,7 +21,7 @@ from jboost.boosting.modes import Mode, Weighted
 from jboost.combiners.combine import NSGD, from_mean
 from jboost.core import checks, draws
 from jboost.core.learner import Learner, State, instance, required_key
-from jboost.core.model import Number, model, static
+from jboost.core.pytree import Number, model, static
 from jboost.core.numerics import dtype_of
 from jboost.core.sample import Sample
 from jboost.learners.newton import ForwardNewton

@@ -24,7 +24,7 @@ from jax import Array
 from jax.typing import DTypeLike
 
 from jboost.core import checks
-from jboost.core.model import Number, model, static
+from jboost.core.pytree import Number, model, static
 from jboost.core.numerics import LARGEST, Sum
 from jboost.core.products import sums_before
 

@@ -17,7 +17,7 @@ from jboost.boosting.booster import Boosted, boost
 from jboost.boosting.modes import DataReuse, Mode, RandomUpdate, Weighted
 from jboost.core import checks
 from jboost.core.learner import Learner
-from jboost.core.model import Number
+from jboost.core.pytree import Number
 from jboost.learners.newton import Newton
 from jboost.learners.sgd import SGD
 

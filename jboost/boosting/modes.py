@@ -13,7 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import checks
-from jboost.core.model import model, static
+from jboost.core.pytree import model, static
 
 # P(n > 12) for a Poisson variable of mean 1 is 6e-11, far below the 2⁻²⁴ grid of a uniform draw.
 LARGEST_POISSON = 12

@@ -29,7 +29,7 @@ import numpy as np
 
 from jboost.checkpoints.archive import DTYPES, Arrays, CheckpointError
 from jboost.core import checks
-from jboost.core.model import MODELS, name_of
+from jboost.core.pytree import MODELS, name_of
 
 DEEPEST = 100  # levels of nesting; far below where Python's own stack would end
 

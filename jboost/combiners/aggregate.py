@@ -26,7 +26,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
 from jboost.core.learner import Learner, State
-from jboost.core.model import Number, model
+from jboost.core.pytree import Number, model
 from jboost.core.numerics import Sum, dtype_of, known
 from jboost.core.products import dot
 from jboost.core.sample import Sample

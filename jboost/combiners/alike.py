@@ -12,7 +12,7 @@ from jboost.combiners.combine import from_mean
 from jboost.core import checks
 from jboost.core.arrays import real
 from jboost.core.learner import Learner
-from jboost.core.model import model
+from jboost.core.pytree import model
 from jboost.core.numerics import known
 from jboost.core.sample import Sample
 from jboost.transforms.scale import Scale

@@ -13,7 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core.learner import Learner, State
-from jboost.core.model import model
+from jboost.core.pytree import model
 from jboost.core.numerics import dtype_of, known
 from jboost.core.sample import Sample
 from jboost.learners.sgd import NLMS

@@ -12,7 +12,7 @@ from jboost.combiners.aggregate import BOA, MLPoly
 from jboost.combiners.combine import from_mean
 from jboost.core import checks
 from jboost.core.learner import Learner, State
-from jboost.core.model import model
+from jboost.core.pytree import model
 from jboost.core.sample import Sample
 from jboost.learners.newton import Newton
 

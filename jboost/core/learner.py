@@ -24,7 +24,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.model import Number
+from jboost.core.pytree import Number
 from jboost.core.sample import Sample
 
 State = Any  # any pytree of arrays

@@ -1,7 +1,7 @@
 """Base learners, one file per family; ``base`` is the protocol they share."""
 
 from jboost.core.learner import Learner
-from jboost.core.model import model, static
+from jboost.core.pytree import model, static
 from jboost.learners.gauss_newton import GaussNewton, GaussNewtonState
 from jboost.learners.gradient import Gradient, GradientState
 from jboost.learners.newton import CovarianceState, ForwardNewton, Newton, RootState

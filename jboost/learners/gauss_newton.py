@@ -12,7 +12,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
 from jboost.core.learner import Learner, State
-from jboost.core.model import model
+from jboost.core.pytree import model
 from jboost.core.network import Network
 from jboost.core.numerics import dtype_of, known, usable
 from jboost.core.products import dot

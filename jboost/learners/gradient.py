@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core.learner import Learner
-from jboost.core.model import model, static
+from jboost.core.pytree import model, static
 from jboost.core.network import Network
 from jboost.core.numerics import dtype_of, known, usable
 from jboost.core.sample import Sample

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jboost.core import checks
-from jboost.core.model import model, static
+from jboost.core.pytree import model, static
 from jboost.core.network import Network, Params
 from jboost.core.numerics import dtype_of
 from jboost.core.products import dot, matvec

@@ -18,7 +18,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
 from jboost.core.learner import Learner
-from jboost.core.model import Number, model, static
+from jboost.core.pytree import Number, model, static
 from jboost.core.numerics import dtype_of, geometric, known
 from jboost.core.products import dot
 from jboost.core.sample import Sample

@@ -40,7 +40,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jboost.boosting.booster import Boosted
 from jboost.boosting.modes import DataReuse, Mode, PoissonReuse, RandomUpdate, Weighted
 from jboost.core.learner import Learner, State, Wrapper
-from jboost.core.model import model, static
+from jboost.core.pytree import model, static
 from jboost.core.sample import Sample
 from jboost.learners.newton import LeastSquares
 

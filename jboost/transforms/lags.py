@@ -9,7 +9,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.model import model, static
+from jboost.core.pytree import model, static
 from jboost.core.numerics import dtype_of, known
 from jboost.core.sample import Sample
 from jboost.core.transform import Transform

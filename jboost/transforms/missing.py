@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from jboost.core.model import model, static
+from jboost.core.pytree import model, static
 from jboost.core.numerics import dtype_of, usable
 from jboost.core.sample import Sample
 from jboost.core.transform import Transform

@@ -17,7 +17,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jboost.core import checks
 from jboost.core.arrays import real
 from jboost.core.learner import Learner, State
-from jboost.core.model import model
+from jboost.core.pytree import model
 from jboost.core.sample import Sample
 from jboost.core.transform import Transform
 

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
 from jboost.core.learner import Learner, State, Wrapper
-from jboost.core.model import model
+from jboost.core.pytree import model
 from jboost.core.sample import Sample
 from jboost.transforms.scale import Scale
 

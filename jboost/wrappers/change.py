@@ -30,7 +30,7 @@ from jax.typing import DTypeLike
 
 from jboost.core import checks
 from jboost.core.learner import Learner, State, Wrapper, required_key
-from jboost.core.model import Number, model, static
+from jboost.core.pytree import Number, model, static
 from jboost.core.numerics import dtype_of
 from jboost.core.sample import Sample
 from jboost.learners.newton import CovarianceState, RootState

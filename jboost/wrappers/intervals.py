@@ -39,7 +39,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
 from jboost.core.learner import Learner, State, Wrapper
-from jboost.core.model import Number, model, static
+from jboost.core.pytree import Number, model, static
 from jboost.core.numerics import LARGEST, dtype_of
 from jboost.core.sample import Sample
 from jboost.learners.newton import Newton

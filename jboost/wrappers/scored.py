@@ -11,7 +11,7 @@ from jax.typing import DTypeLike
 
 from jboost.core import checks, metrics
 from jboost.core.learner import Learner, State, Wrapper
-from jboost.core.model import model
+from jboost.core.pytree import model
 from jboost.core.sample import Sample
 from jboost.wrappers.intervals import Intervals
 

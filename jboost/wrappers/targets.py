@@ -23,7 +23,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jboost.boosting import copies
 from jboost.core import checks
 from jboost.core.learner import Learner, State, instance
-from jboost.core.model import model, static
+from jboost.core.pytree import model, static
 from jboost.core.numerics import known
 from jboost.core.products import matvec
 from jboost.core.sample import Sample

@@ -17,7 +17,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jboost.core import checks, draws
 from jboost.core.arrays import real
 from jboost.core.learner import Learner, State, Wrapper, required_key
-from jboost.core.model import Number, model, static
+from jboost.core.pytree import Number, model, static
 from jboost.core.numerics import dtype_of, known, usable
 from jboost.core.sample import Sample
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import jboost as jb
 from jboost.core.learner import Learner
-from jboost.core.model import model
+from jboost.core.pytree import model
 from jboost.engine import fold as engine
 from jboost.transforms import (
     Bias,

@@ -151,7 +151,7 @@ def test_spaces_go_there_and_back(space, x64):
 
 
 def test_a_float_of_unknown_range_asks_for_it():
-    from jboost.core.model import model
+    from jboost.core.pytree import model
 
     @model
     class Shifted(jb.SGD):

@@ -13,9 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
-from jax.typing import ArrayLike
+from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 Number = ArrayLike  # a float, or an array or tracer that stands for one (or for one per learner)
+Key = Array | None  # a jax.random.key, or None where nothing is drawn
+DType = DTypeLike | None  # a dtype of floats, or None for the default one of JAX
 
 _Class = TypeVar("_Class", bound=type)
 
