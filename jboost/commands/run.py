@@ -221,7 +221,8 @@ def _learn(
     with contextlib.ExitStack() as stack:
         progress = stack.enter_context(Progress())
         stream = stack.enter_context(_stream(args, source, resumed, done, watch))
-        if stream.extra != (resumed.extra if resumed else {}):  # after we read it, before our claim
+        # Another process may have written the file between our reading it and our claiming it.
+        if stream.extra != (resumed.extra if resumed else {}):
             raise CommandError(f"{args.checkpoint} was written by another process; start again")
         out = stack.enter_context(_predictions(args, resumed, stream.position, watch.intervals))
         stream.extra |= done.description
