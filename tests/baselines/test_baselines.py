@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost import baselines as baselines
-from jboost.baselines.controls import HullBoosting, LastValue, RunningMean, SpanBoosting
+from jboost import baselines
+from jboost.baselines import HullBoosting, LastValue, RunningMean, SpanBoosting
 from jboost.core.extras import MissingExtra
 from jboost.reports.peers import river_predictions
 

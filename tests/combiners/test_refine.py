@@ -9,7 +9,7 @@ import pytest
 import jboost as jb
 from jboost.combiners.combine import FromMean, Uniform
 from jboost.combiners.refine import Refined
-from jboost.transforms import ScaleAlike
+from jboost.combiners.alike import ScaleAlike
 
 T, M = 2000, 4
 REFINED = Refined()

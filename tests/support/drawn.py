@@ -26,7 +26,7 @@ linear = st.one_of(
         decays,
         ridges,
         forget_by_weight=st.booleans(),
-        form=st.sampled_from(["root", "covariance"]),
+        storage=st.sampled_from(["root", "covariance"]),
     ),
     st.builds(jb.ForwardNewton, decays, ridges),
 )
@@ -53,7 +53,7 @@ transforms = st.sampled_from(
 WRAPPERS = [
     jb.ScaleTarget,
     jb.Huber,
-    lambda learner: jb.Huber(learner, form="target"),
+    lambda learner: jb.Huber(learner, acts_on="target"),
     lambda learner: jb.Delayed(learner, 2),
     lambda learner: jb.Pending(learner, 2),
     lambda learner: jb.Budget(learner, rate=0.5),

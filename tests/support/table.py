@@ -15,7 +15,7 @@ LEARNERS = {
     "Newton": jb.Newton(forgetting=0.99, ridge=0.1),
     "Newton, no cap": jb.Newton(forgetting=0.99, ridge=0.1, max_variance=None),
     "Newton, by weight": jb.Newton(forgetting=0.99, ridge=0.1, forget_by_weight=True),
-    "Newton, covariance": jb.Newton(forgetting=0.99, ridge=0.1, form="covariance"),
+    "Newton, covariance": jb.Newton(forgetting=0.99, ridge=0.1, storage="covariance"),
     "ForwardNewton": jb.ForwardNewton(forgetting=0.99, ridge=0.1),
 }
 
@@ -108,7 +108,7 @@ WRAPPED = {
     "Pending": jb.Pending(jb.SGD(0.1), 2),
     "Huber": jb.Huber(jb.Newton(0.99, 0.1), threshold=2.0),
     "boosted Huber": jb.boost(
-        jb.Huber(jb.SGD(0.1), form="target"), 3, target_mse=0.2, mode=jb.RandomUpdate()
+        jb.Huber(jb.SGD(0.1), acts_on="target"), 3, target_mse=0.2, mode=jb.RandomUpdate()
     ),
     "Scored": jb.Scored(jb.SGD(0.1), SCORES),
     "Budget": jb.Budget(jb.SGD(0.1), rate=0.5),
