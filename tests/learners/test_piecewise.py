@@ -163,9 +163,9 @@ def test_slopes_that_all_matter_are_kept():
 def test_what_is_expected_of_a_cut_adds_up_to_one():
     """Level and the slope of its own input a quarter each, the other slopes a half."""
     half = np.array([[2, 2, 1, 1, 1, 1], [2, 1, 2, 1, 1, 1]]) / 8
-    shares = np.exp(-splits._prices(5, 3))
+    shares = np.exp(-splits.prices(5, 3))
     np.testing.assert_allclose(shares[[0, 2, 3]], half[[0, 0, 1]])
-    np.testing.assert_allclose(np.exp(-splits._prices(32, 7)).sum(1), 1)
+    np.testing.assert_allclose(np.exp(-splits.prices(32, 7)).sum(1), 1)
 
 
 @pytest.mark.parametrize("learner", [jb.NLMS(1.0), jb.Newton(0.5)])
