@@ -25,8 +25,8 @@ from table1 import stream
 import jboost as jb
 from jboost import plots
 from jboost.boosting.booster import RLS_COMBINER
-from jboost.combiners.aggregate import BOA, EWA, MLPoly
-from jboost.combiners.combine import from_mean
+from jboost.combiners.convex import BOA, EWA, MLPoly
+from jboost.combiners.mean import from_mean
 from jboost.learners import Learner
 from jboost.paper import datasets
 

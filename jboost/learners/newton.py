@@ -119,8 +119,10 @@ class LeastSquares(Learner):
         learned = good if isinstance(repeats, int) else good & jnp.asarray(repeats).astype(bool)
 
         turn = jnp.where(learned, (state.turn + 1) % w.shape[0], state.turn)
-        rule = self._root if isinstance(state, RootState) else self._covariance
-        return rule(state, sample.x, sample.d, lam * n, beta, learned)._replace(turn=turn)
+        update = sample.x, sample.d, lam * n, beta, learned
+        if isinstance(state, RootState):
+            return self._root(state, *update)._replace(turn=turn)
+        return self._covariance(state, *update)._replace(turn=turn)
 
     @property
     def knows_leverage(self) -> bool:
