@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from jboost import baselines as baselines
 from jboost import engine as engine
 from jboost.automatic import auto
-from jboost.boosting.booster import boost
+from jboost.boosting.boost import boost
 from jboost.boosting.models import bnm_dr, bnm_ru, bnm_wu, bsgd_dr, bsgd_ru, bsgd_wu
 from jboost.boosting.modes import DataReuse, PoissonReuse, RandomUpdate, Weighted
-from jboost.combiners.aggregate import BOA, EWA, MLPoly
-from jboost.combiners.alike import ScaleAlike
-from jboost.combiners.combine import NSGD, Uniform
-from jboost.combiners.refine import Refined
+from jboost.combiners.convex import BOA, EWA, MLPoly
+from jboost.combiners.mean import NSGD, Uniform
+from jboost.combiners.refined import Refined
+from jboost.combiners.scaled import ScaleAlike
 from jboost.core import metrics as metrics
 from jboost.core.errors import ase
 from jboost.core.learner import Learner
@@ -55,9 +55,9 @@ from jboost.wrappers.targets import targets
 from jboost.wrappers.weights import Budget, WeightColumn
 
 if TYPE_CHECKING:
+    from jboost import plots as plots
     from jboost.checkpoints.checkpoint import CheckpointError as CheckpointError
     from jboost.checkpoints.checkpoint import load, save
-    from jboost import plots as plots
     from jboost.paper import datasets, theory
     from jboost.paper import report as report
     from jboost.running.stream import run_stream as run_stream

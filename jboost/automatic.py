@@ -18,9 +18,9 @@ import jax
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from jboost.boosting.booster import boost
-from jboost.combiners.alike import ScaleAlike
-from jboost.combiners.refine import Refined
+from jboost.boosting.boost import boost
+from jboost.combiners.refined import Refined
+from jboost.combiners.scaled import ScaleAlike
 from jboost.core import checks
 from jboost.core.learner import Learner, State
 from jboost.core.pytree import model, static

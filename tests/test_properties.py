@@ -225,7 +225,7 @@ def around_the_sample(state, info):
             jb.Newton,
             st.floats(0.5, 1),
             st.floats(1e-3, 10),
-            form=st.sampled_from(["root", "covariance"]),
+            storage=st.sampled_from(["root", "covariance"]),
         ),
     ),
     stream=streams,
@@ -241,7 +241,7 @@ def test_a_sample_is_never_estimated_worse_for_having_been_learned(learner, stre
     assert (np.abs(after[good]) <= np.abs(before[good]) * (1 + 1e-5) + rounding).all()
     if not isinstance(learner, jb.Newton):
         return
-    if learner.form == "root":
+    if learner.storage == "root":
         P = np.einsum("tij,tik->tjk", state.T.astype(np.float64), state.T.astype(np.float64))
     else:
         P = state.P.astype(np.float64)
@@ -249,7 +249,7 @@ def test_a_sample_is_never_estimated_worse_for_having_been_learned(learner, stre
     variance = np.einsum("tjj->tj", P)
     most = float(learner.max_variance) * float(learner.forgetting) ** -R
     assert (variance <= most * (1 + 1e-4)).all()
-    assert (variance >= (0 if learner.form == "root" else -1e-4 * most)).all()
+    assert (variance >= (0 if learner.storage == "root" else -1e-4 * most)).all()
 
 
 @given(learner=linear, power=st.integers(-20, 20), seed=st.integers(0, 100))

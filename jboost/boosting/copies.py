@@ -1,8 +1,8 @@
-"""Copies of a learner run as one: a setting that they share, or one value for each.
+"""Many copies of a learner, computed as one.
 
-A learner inside a booster is written once. Each of its settings holds one value, shared by the
-copies, or an array with one value per copy. Boosters nest, so a setting may have an axis for each
-booster around it; axes are read from the inside out.
+A booster holds one learner for all of its copies. Each setting of that learner is one value, shared
+by the copies, or an array with one value per copy. Boosters nest, so a setting may have an axis for
+each booster around it: the first axis belongs to the outermost booster.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from jboost.core.learner import Learner, State
 
 
 def each(f: Callable[..., State], learner: Learner, count: int, *stacked: State) -> State:
-    """Return f(copy, …) for every copy of a learner, with the rows of ``stacked``.
+    """Return f(copy, row, …) for every copy of a learner, with one row of each of ``stacked``.
 
-    Settings that the copies share stay unbatched: what depends on them alone is computed once.
-    None among ``stacked`` stays None.
+    Settings that the copies share stay unbatched, so what depends on them alone is computed once.
+    None among ``stacked`` is passed on as None.
     """
     varied, copy_with = apart(learner)
 
@@ -32,7 +32,7 @@ def each(f: Callable[..., State], learner: Learner, count: int, *stacked: State)
 
 
 def apart(learner: Learner) -> tuple[list[jax.Array], Callable[[list[Any]], Learner]]:
-    """Return the settings that differ between the copies, and what makes a copy from its values."""
+    """Return the settings that differ between copies, and a function that makes a copy of them."""
     leaves, structure = jax.tree.flatten(learner)
     differ = differs_by_copy(learner)
 
@@ -67,8 +67,8 @@ def check(model: Any, count: int) -> None:
 def groups_of_alike(learners: list[Learner]) -> list[list[Learner]]:
     """Group neighbours of one structure: stacked, they run much faster than as a list.
 
-    A booster with a setting that its own learners share is left alone: the setting's new axis would
-    be taken for one over these.
+    A booster whose learners share a setting is a group by itself: if it were stacked, the new axis
+    of that setting would be taken for an axis over those learners.
     """
     groups: list[list[Learner]] = []
     for learner in learners:
@@ -81,7 +81,7 @@ def groups_of_alike(learners: list[Learner]) -> list[list[Learner]]:
 
 
 def stack(learners: list[Learner]) -> Learner:
-    """Return learners of one structure as one, each of its settings with an axis over them."""
+    """Return learners of one structure as one learner with an array for each setting."""
     if len(learners) == 1:
         return learners[0]
 
@@ -93,9 +93,10 @@ def stack(learners: list[Learner]) -> Learner:
 
 
 def _levels(node: Any) -> list[int]:
-    """Return, for each setting of a model, how many axes it may have for boosters inside.
+    """Return, for each setting of a model, how many boosters inside the model hold it.
 
-    A class says with ``per_learner`` which of its fields may hold a value per learner.
+    The setting may have an axis for each of these. A class says with ``per_learner`` which of its
+    fields may hold a value per learner.
     """
     fields = getattr(type(node), "per_learner", ())
     if fields:

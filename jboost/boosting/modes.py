@@ -1,7 +1,8 @@
 """How a booster spends λ: as a weight, as a number of repeats, or as a probability.
 
-A mode turns λ into the weight and the repeats of the sample that each learner is given. Modes are
-types so that a model says what it does, and pytrees so that they cost no retracing.
+A mode turns λ into the weight and the repeats of the sample that each learner is given. A mode is a
+type, so that the printed model says what it does, and a pytree, so that it is not compiled anew for
+every value.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class DataReuse(Mode):
     max_reuse: int = static(default=5)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "max_reuse", checks.whole("max_reuse", self.max_reuse, at_least=1))
+        checks.fields(self, max_reuse=checks.a_whole_number(at_least=1))
 
     @property
     def most_repeats(self) -> int:
@@ -103,7 +104,7 @@ class RandomUpdate(Mode):
 class PoissonReuse(Mode):
     """Oza's data reuse: each learner learns the sample n ~ Poisson(λ) times.
 
-    n is the inverse of the Poisson distribution function at one uniform number.
+    n is the inverse of the Poisson distribution function at a uniform draw.
 
     >>> PoissonReuse().spend(jnp.array([1.0, 1.0]), jnp.array([0.3, 0.99]))[1].tolist()
     [0, 4]

@@ -6,8 +6,8 @@ score. This room imports from no other.
 """
 
 from jboost.core.learner import Learner, State, Wrapper
-from jboost.core.pytree import DType, Key, Number, model, static
 from jboost.core.network import Network
+from jboost.core.pytree import DType, Key, Number, model, static
 from jboost.core.sample import Sample
 from jboost.core.transform import Transform
 

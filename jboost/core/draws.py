@@ -34,3 +34,8 @@ def uniform(key: Array, t: tuple[Array, Array], m: int, dtype: DTypeLike) -> Arr
     k = jnp.arange(1, m + 1, dtype=jnp.uint32)
     bits = _mix(_mix(h + k * jnp.uint32(GOLDEN)) ^ h)
     return (bits >> 8).astype(dtype) * jnp.asarray(2.0**-24, dtype)
+
+
+def keys(key: Array | None, numbers: Array) -> Array | None:
+    """Return a key for each of the numbers, such as those of learners; None without a key."""
+    return None if key is None else jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)

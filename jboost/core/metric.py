@@ -20,8 +20,8 @@ from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
 from jboost.core.errors import long_sum
-from jboost.core.pytree import Number, model, static
 from jboost.core.numerics import Sum, dtype_of, usable
+from jboost.core.pytree import Number, model, static
 
 Bound = ArrayLike | None  # of an interval, or of a column of intervals; None where there is none
 

@@ -30,8 +30,8 @@ from jboost.core.arrays import real
 from jboost.core.errors import long_sum
 from jboost.core.learner import State
 from jboost.core.metric import Answer, Bound, Metric, MetricState, Ring, ratio
-from jboost.core.pytree import Number, model
 from jboost.core.numerics import Sum
+from jboost.core.pytree import Number, model
 
 
 @model

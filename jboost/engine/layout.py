@@ -40,8 +40,8 @@ from jax.typing import ArrayLike, DTypeLike
 from jboost.boosting import copies
 from jboost.boosting.booster import Boosted, BoostedState
 from jboost.core.learner import Learner, State
-from jboost.core.pytree import model, static
 from jboost.core.products import LARGEST_SUM, written_for
+from jboost.core.pytree import model, static
 from jboost.core.sample import Sample
 from jboost.engine import trailing
 from jboost.learners.newton import CovarianceState, ForwardNewton, Newton, NewtonState, RootState

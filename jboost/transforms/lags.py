@@ -9,8 +9,8 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.pytree import model, static
 from jboost.core.numerics import dtype_of, known
+from jboost.core.pytree import model, static
 from jboost.core.sample import Sample
 from jboost.core.transform import Transform
 

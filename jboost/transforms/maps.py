@@ -14,9 +14,9 @@ from jax.typing import ArrayLike, DTypeLike
 from jboost.core import checks
 from jboost.core.arrays import real
 from jboost.core.learner import required_key
-from jboost.core.pytree import Number, model, static
 from jboost.core.numerics import dtype_of, known
 from jboost.core.products import matvec
+from jboost.core.pytree import Number, model, static
 from jboost.core.transform import Transform
 
 

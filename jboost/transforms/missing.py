@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from jboost.core.pytree import model, static
 from jboost.core.numerics import dtype_of, usable
+from jboost.core.pytree import model, static
 from jboost.core.sample import Sample
 from jboost.core.transform import Transform
 from jboost.transforms.moments import Moments

@@ -10,8 +10,8 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.pytree import Number, model, static
 from jboost.core.numerics import dtype_of, known, usable
+from jboost.core.pytree import Number, model, static
 from jboost.core.sample import Sample
 from jboost.core.transform import Transform
 from jboost.transforms.held import SETTLED, Held

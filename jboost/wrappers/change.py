@@ -30,8 +30,8 @@ from jax.typing import DTypeLike
 
 from jboost.core import checks
 from jboost.core.learner import Learner, State, Wrapper, required_key
-from jboost.core.pytree import Number, model, static
 from jboost.core.numerics import dtype_of
+from jboost.core.pytree import Number, model, static
 from jboost.core.sample import Sample
 from jboost.learners.newton import CovarianceState, RootState
 from jboost.transforms.pipelines import PipelineState

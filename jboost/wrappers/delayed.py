@@ -16,8 +16,8 @@ from jax.typing import DTypeLike
 
 from jboost.core import checks
 from jboost.core.learner import Learner, State, Wrapper
-from jboost.core.pytree import Number, model, static
 from jboost.core.numerics import dtype_of, usable
+from jboost.core.pytree import Number, model, static
 from jboost.core.sample import Sample
 
 # What stands for a missing entry of a kept x: as unusable as NaN, but states stay finite.

@@ -39,8 +39,8 @@ from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
 from jboost.core.learner import Learner, State, Wrapper
-from jboost.core.pytree import Number, model, static
 from jboost.core.numerics import LARGEST, dtype_of
+from jboost.core.pytree import Number, model, static
 from jboost.core.sample import Sample
 from jboost.learners.newton import Newton
 from jboost.transforms.maps import Bias, Polynomial

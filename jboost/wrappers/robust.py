@@ -18,8 +18,8 @@ from jax.typing import DTypeLike
 
 from jboost.core import checks
 from jboost.core.learner import Learner, State, Wrapper
-from jboost.core.pytree import Number, model, static
 from jboost.core.numerics import dtype_of
+from jboost.core.pytree import Number, model, static
 from jboost.core.sample import Sample
 
 GAUSSIAN = 1.4826  # the deviation over the median size of Gaussian numbers

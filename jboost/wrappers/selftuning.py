@@ -27,8 +27,8 @@ from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
 from jboost.core.learner import Learner, State, Wrapper
-from jboost.core.pytree import Number, model, static
 from jboost.core.numerics import dtype_of, usable
+from jboost.core.pytree import Number, model, static
 from jboost.core.sample import Sample
 from jboost.learners.newton import Newton, NewtonState
 from jboost.settings import leaves

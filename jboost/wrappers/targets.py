@@ -23,9 +23,9 @@ from jax.typing import ArrayLike, DTypeLike
 from jboost.boosting import copies
 from jboost.core import checks
 from jboost.core.learner import Learner, State, instance
-from jboost.core.pytree import model, static
 from jboost.core.numerics import known
 from jboost.core.products import matvec
+from jboost.core.pytree import model, static
 from jboost.core.sample import Sample
 from jboost.learners.newton import ForwardNewton, Newton
 from jboost.learners.sgd import NLMS, SGD

@@ -17,8 +17,8 @@ from jax.typing import ArrayLike, DTypeLike
 from jboost.core import checks, draws
 from jboost.core.arrays import real
 from jboost.core.learner import Learner, State, Wrapper, required_key
-from jboost.core.pytree import Number, model, static
 from jboost.core.numerics import dtype_of, known, usable
+from jboost.core.pytree import Number, model, static
 from jboost.core.sample import Sample
 
 MEMORY = 100  # samples

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost import baselines as baselines
-from jboost.baselines.controls import HullBoosting, LastValue, RunningMean, SpanBoosting
+from jboost import baselines
+from jboost.baselines import HullBoosting, LastValue, RunningMean, SpanBoosting
 from jboost.core.extras import MissingExtra
 from jboost.reports.peers import river_predictions
 
@@ -72,7 +72,7 @@ def test_span_boosting_is_the_papers_algorithm_1(D, residual, x64):
     wanted, sigma, clipped = span_by_loop(xs, ds, 5, 0.2, 0.4, D, residual)
     assert (clipped == 0) == (D == 4.0)  # once with the plain linear loss, once beyond the range
     np.testing.assert_allclose(trace.prediction, wanted, atol=1e-10)
-    np.testing.assert_allclose(state.own.sigma, sigma, atol=1e-10)
+    np.testing.assert_allclose(state.shrinking.sigma, sigma, atol=1e-10)
     assert ((sigma > 0) & (sigma < 1)).any()  # learned, and not at its ends
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jax import export
 
 import jboost as jb
-from jboost.combiners.combine import FromMean
+from jboost.combiners.mean import FromMean
 
 pytestmark = pytest.mark.core
 

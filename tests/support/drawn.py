@@ -26,7 +26,7 @@ linear = st.one_of(
         decays,
         ridges,
         forget_by_weight=st.booleans(),
-        form=st.sampled_from(["root", "covariance"]),
+        storage=st.sampled_from(["root", "covariance"]),
     ),
     st.builds(jb.ForwardNewton, decays, ridges),
 )

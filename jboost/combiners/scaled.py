@@ -1,40 +1,41 @@
-"""A combiner in the target's own units: it scales the estimates as it scales the target."""
+"""A combiner that works in the units of the target, whatever those are."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from jboost.combiners.combine import from_mean
+from jboost.combiners.mean import from_mean
 from jboost.core import checks
 from jboost.core.arrays import real
-from jboost.core.learner import Learner
-from jboost.core.pytree import model
+from jboost.core.learner import Learner, instance
 from jboost.core.numerics import known
+from jboost.core.pytree import model
 from jboost.core.sample import Sample
-from jboost.transforms.scale import Scale
+from jboost.transforms.scale import Scale, Seen
 from jboost.transforms.target import ScaledState
 
 
 @model
 class ScaleAlike(Learner):
-    """A combiner in the target's units: estimates and target scaled alike.
+    """A combiner of estimates that are scaled in the same way as the target.
 
         y′_k = (y_k − m)/s,    d′ = (d − m)/s    within ±c,    d̂ = m + s · combiner(y′)
 
-    with the running mean m and deviation s of the target. Whatever the units of a stream, its
-    combiner sees numbers of the size of 1, and a wild estimate is one of c deviations. When m and s
-    move, estimates move along and a convex mix of them stays right; to least squares, samples from
-    a time when s was smaller count for more, by 1/s², until they are forgotten.
+    m and s are the running mean and deviation of the target. Whatever the units of a stream, its
+    combiner sees numbers of about unit size, and a wild estimate counts as one of c deviations.
+    When m and s move, the estimates move along, and a convex mix of them stays right. Least squares
+    gives a sample from a time when s was smaller more weight, by 1/s², until it is forgotten.
 
     The first two estimates are 0 and the first target, as there is no scale before.
 
     Args:
-      combiner: a learner on estimates.
-      scale: how to scale.
+      combiner: any learner, of the scaled estimates.
+      scale: how the target and the estimates are scaled.
 
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(500)
@@ -51,9 +52,12 @@ class ScaleAlike(Learner):
     starts_at_mean: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        combiner = checks.instance("combiner", self.combiner, Learner, "a combiner such as BOA()")
-        object.__setattr__(self, "combiner", from_mean(combiner))
-        checks.instance("scale", self.scale, Scale, "a Scale()")
+        checks.fields(
+            self,
+            combiner=partial(instance, example="BOA()"),
+            scale=checks.of_kind(Scale, "a Scale()"),
+        )
+        checks.assign(self, combiner=from_mean(self.combiner))
 
     @property
     def needs_key(self) -> bool:
@@ -67,18 +71,18 @@ class ScaleAlike(Learner):
         )
 
     def predict(self, state: ScaledState, x: ArrayLike) -> Array:
-        y = self.combiner.predict(state.learner, self._alike(state.scale, x))
+        y = self.combiner.predict(state.learner, self._scaled(state.scale, x))
         return self.scale.undo(state.scale, y[None])[0]
 
     def learn(self, state: ScaledState, sample: Sample) -> ScaledState:
         scale = self.scale.after(state.scale, sample.d[None])
-        told = sample.with_input(self._alike(scale, sample.x))
-        told = told.with_target(self._alike(scale, sample.d[None])[0])
+        scaled = sample.with_input(self._scaled(scale, sample.x))
+        scaled = scaled.with_target(self._scaled(scale, sample.d[None])[0])
         return ScaledState(
-            sample.keep(scale, state.scale), self.combiner.learn(state.learner, told)
+            sample.keep(scale, state.scale), self.combiner.learn(state.learner, scaled)
         )
 
-    def _alike(self, seen: Any, values: Any) -> Array:
-        """Values where the target's past puts them."""
+    def _scaled(self, scale: Seen, values: ArrayLike) -> Array:
+        """Return values in the units of the target's past."""
         values = real(values)
-        return seen.place(known(values, values.dtype), jnp.asarray(self.scale.clip, values.dtype))
+        return scale.place(known(values, values.dtype), jnp.asarray(self.scale.clip, values.dtype))

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jboost as jb
-from jboost.combiners.aggregate import BOA, EWA, MLPoly
-from jboost.combiners.combine import FromMean, from_mean
+from jboost.combiners.convex import BOA, EWA, MLPoly
+from jboost.combiners.mean import FromMean, from_mean
 
 RECORD = Path(__file__).parents[2] / "experiments/bench/results/combiners.json"
 RULES = {"EWA": EWA(), "EWA, rate": EWA(rate=0.3), "BOA": BOA(), "MLPoly": MLPoly()}

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost.combiners.combine import FromMean, Uniform
-from jboost.combiners.refine import Refined
-from jboost.transforms import ScaleAlike
+from jboost.combiners.mean import FromMean, Uniform
+from jboost.combiners.refined import Refined
+from jboost.combiners.scaled import ScaleAlike
 
 T, M = 2000, 4
 REFINED = Refined()
@@ -136,7 +136,7 @@ def test_errors_say_what_is_wanted():
         wanted = rf"{part} must be a learner such as {example}\(\); got 'boa'"
         with pytest.raises(TypeError, match=wanted):
             Refined(**{part: "boa"})
-    with pytest.raises(TypeError, match="combiner must be a combiner such as BOA"):
+    with pytest.raises(TypeError, match="combiner must be a learner such as BOA"):
         ScaleAlike(jb.Scale())
     with pytest.raises(TypeError, match="scale must be a Scale"):
         ScaleAlike(jb.BOA(), jb.Bias())

@@ -1,24 +1,30 @@
-"""A mixture that begins as the safe one and grows into the best linear one."""
+"""A combiner that starts as a safe convex mix and grows into the best linear one."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from jboost.combiners.aggregate import BOA, MLPoly
-from jboost.combiners.combine import from_mean
+from jboost.combiners.convex import BOA, MLPoly
+from jboost.combiners.mean import from_mean
 from jboost.core import checks
-from jboost.core.learner import Learner, State
+from jboost.core.learner import Learner, State, instance
 from jboost.core.pytree import model
 from jboost.core.sample import Sample
 from jboost.learners.newton import Newton
 
 
 class RefinedState(NamedTuple):
-    """What the mix, the correction and the judge between the two know."""
+    """The state of a refined combiner.
+
+    mix: the state of the convex mix, as that starts.
+    correction: the state of the learner that corrects the mix, as that starts.
+    judge: the state of the combiner of the two, as that starts.
+    """
 
     mix: State
     correction: State
@@ -27,22 +33,22 @@ class RefinedState(NamedTuple):
 
 @model
 class Refined(Learner):
-    """A combiner: a convex mix p of the estimates, and what least squares makes of what it leaves.
+    """A convex mix p of the estimates y, corrected by least squares, and a judge between the two.
 
         q = p + wᵀ(y − p),    d̂ = a p + (1 − a) q
 
-    The convex mix is at once as good as the best of the estimates, and stays so; least squares over
-    them is better in the end and worse at first, by as much as there are estimates. As w starts at
-    0, q starts as p. The judge is a mix of the two with a regret bound, so d̂ is hardly worse than
-    either.
+    The convex mix is almost at once as good as the best of the estimates. Least squares over the
+    estimates is better in the end and worse at first, the more so the more estimates there are. As
+    w starts at 0, q starts as p. The judge mixes p and q with a regret bound, so d̂ is hardly worse
+    than either.
 
-    It is the combiner of :func:`jboost.auto`; ``experiments/bench/accuracy.py`` has its errors
-    beside the best of the experts and the best fixed mix of them in hindsight.
+    It is the combiner of :func:`jboost.auto`. ``experiments/bench/accuracy.py`` shows its errors beside
+    those of the best expert and of the best fixed mix in hindsight.
 
     Args:
-      mix: a combiner with weights that add up to 1.
-      correction: a linear learner, of (y − p, d − p).
-      judge: a combiner of two.
+      mix: the combiner that makes p; its weights should add up to 1.
+      correction: a linear learner with the inputs y − p and the target d − p.
+      judge: the combiner of p and q.
 
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(1000)
@@ -59,16 +65,18 @@ class Refined(Learner):
     starts_at_mean: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for name, example in (("mix", "BOA()"), ("correction", "Newton()"), ("judge", "MLPoly()")):
-            part = checks.instance(
-                name, getattr(self, name), Learner, f"a learner such as {example}"
-            )
-            # What is left over has no mean to start from: w starts at 0, whatever learns it.
-            object.__setattr__(self, name, part if name == "correction" else from_mean(part))
+        checks.fields(
+            self,
+            mix=partial(instance, example="BOA()"),
+            correction=partial(instance, example="Newton()"),
+            judge=partial(instance, example="MLPoly()"),
+        )
+        # The correction starts at w = 0 and not at a mean: its inputs are deviations from p.
+        checks.assign(self, mix=from_mean(self.mix), judge=from_mean(self.judge))
 
     @property
     def needs_key(self) -> bool:
-        return any(part.needs_key for part in (self.mix, self.correction, self.judge))
+        return any(learner.needs_key for learner in (self.mix, self.correction, self.judge))
 
     def init(
         self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
@@ -93,7 +101,7 @@ class Refined(Learner):
         )
 
     def _both(self, state: RefinedState, x: ArrayLike) -> Array:
-        """p and q."""
+        """Return p and q."""
         x = jnp.asarray(x)
         p = self.mix.predict(state.mix, x)
         return jnp.stack([p, p + self.correction.predict(state.correction, x - p)])
