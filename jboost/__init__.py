@@ -16,11 +16,9 @@ from jboost.combiners.convex import BOA, EWA, MLPoly
 from jboost.combiners.mean import NSGD, Uniform
 from jboost.combiners.refined import Refined
 from jboost.combiners.scaled import ScaleAlike
+from jboost.core import Learner, Transform, model, static
 from jboost.core import metrics as metrics
 from jboost.core.errors import ase
-from jboost.core.learner import Learner
-from jboost.core.pytree import model, static
-from jboost.core.transform import Transform
 from jboost.learners import (
     NLMS,
     SGD,

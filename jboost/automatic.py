@@ -10,21 +10,16 @@ streams of any units; what differs from stream to stream (how smooth it is, how 
 long it is) is spanned by the experts and left to the mix. All of it is a booster with dependence 0.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
 from jboost.boosting.boost import boost
 from jboost.combiners.refined import Refined
 from jboost.combiners.scaled import ScaleAlike
-from jboost.core import checks
-from jboost.core.learner import Learner, State
-from jboost.core.pytree import model, static
-from jboost.core.sample import Sample
+from jboost.core import DType, Key, Learner, Sample, State, checks, model, static
 from jboost.learners.gauss_newton import GaussNewton
 from jboost.learners.networks import Perceptron
 from jboost.learners.newton import Newton
@@ -69,9 +64,7 @@ class Seeded(Learner):
     def takes_missing(self) -> bool:
         return self.learner.takes_missing
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> State:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
         return self.learner.init(num_features, dtype, key=self._key(key))
 
     def predict(self, state: State, x: ArrayLike) -> Array:

@@ -9,8 +9,6 @@ a prediction and the learning before it are one call, and everything is done by 
 It makes no difference to the numbers, to the last bit, whether samples come one by one or together.
 """
 
-from __future__ import annotations
-
 import functools
 import warnings
 from collections.abc import Callable
@@ -21,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost.boosting.booster import BoostedState
-from jboost.core.learner import Learner, State
+from jboost.core import Learner, State
 from jboost.core.numerics import usable
 from jboost.core.step import step as one_step
 from jboost.core.template import template

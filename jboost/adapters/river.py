@@ -1,7 +1,5 @@
 """A model as a river regressor: ``learn_one``, ``predict_one``, and the same for mini-batches."""
 
-from __future__ import annotations
-
 import math
 import secrets
 from collections.abc import Iterable
@@ -12,8 +10,7 @@ import numpy as np
 
 from jboost import catalogue
 from jboost.adapters.feed import Feed
-from jboost.core import extras
-from jboost.core.learner import Learner
+from jboost.core import Learner, extras
 from jboost.wrappers.intervals import Intervals
 
 extras.need("river", "river")

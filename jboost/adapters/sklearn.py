@@ -9,8 +9,7 @@ import numpy as np
 
 from jboost import catalogue
 from jboost.adapters.feed import Feed
-from jboost.core import extras
-from jboost.core.learner import Learner, State
+from jboost.core import Learner, State, extras
 from jboost.wrappers.intervals import Intervals
 
 extras.need("sklearn", "sklearn")

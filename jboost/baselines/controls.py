@@ -1,21 +1,17 @@
 """Trivial predictions, and the ensembles of Oza and Russell as aliases of :func:`jboost.boost`."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
 from jboost.boosting.boost import boost
 from jboost.boosting.booster import Boosted
 from jboost.boosting.modes import PoissonReuse
 from jboost.combiners.mean import Uniform
-from jboost.core.learner import Learner
+from jboost.core import DType, Key, Learner, Number, Sample, model
 from jboost.core.numerics import Sum, dtype_of
-from jboost.core.pytree import Number, model
-from jboost.core.sample import Sample
 
 
 class MeanState(NamedTuple):
@@ -40,9 +36,7 @@ class RunningMean(Learner):
     4.0
     """
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> MeanState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> MeanState:
         del num_features, key
         return MeanState(Sum.zeros((), dtype_of(dtype)), Sum.zeros((), dtype_of(dtype)))
 
@@ -75,9 +69,7 @@ class LastValue(Learner):
     3.0
     """
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> LastState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> LastState:
         del num_features, key
         return LastState(jnp.zeros((), dtype_of(dtype)))
 
@@ -93,8 +85,8 @@ def bagging(learner: Learner, m: int = 20) -> Boosted:
     """Online bagging (Oza and Russell 2001): Poisson(1) repeats of a sample, and the plain mean.
 
     It is the booster with ``dependence=0``, where every λ is 1. A run needs a key. Linear learners
-    gain little from it: in ``experiments/bench/baselines.py`` the error of 20 learners is within 5 % of
-    that of one, except for Newton on compactiv (.0301 to .0331).
+    gain little from it: in ``experiments/bench/baselines.py`` the error of 20 learners is within
+    5 % of that of one, except for Newton on compactiv (.0301 to .0331).
 
     >>> import jboost as jb
     >>> bagging(jb.Newton(0.99), m=5).needs_key

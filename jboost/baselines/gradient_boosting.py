@@ -21,8 +21,6 @@ learner back that has left the range. So scale the targets (``ScaleTarget``), or
 them.
 """
 
-from __future__ import annotations
-
 import abc
 from typing import ClassVar, NamedTuple
 
@@ -32,11 +30,21 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.boosting import copies
-from jboost.core import checks, draws
-from jboost.core.learner import Learner, State, Wrapper, instance
+from jboost.core import (
+    DType,
+    Key,
+    Learner,
+    Number,
+    Sample,
+    State,
+    Wrapper,
+    checks,
+    draws,
+    model,
+    static,
+)
+from jboost.core.learner import instance
 from jboost.core.numerics import Sum, dtype_of
-from jboost.core.pytree import Number, model, static
-from jboost.core.sample import Sample
 
 
 class Shrinking(NamedTuple):
@@ -94,10 +102,8 @@ class GradientChain(Wrapper):
         del slope, lam, L
         return shrinking
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> ChainState:
-        def start(learner: Learner, key: Array | None) -> State:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> ChainState:
+        def start(learner: Learner, key: Key) -> State:
             return learner.init(num_features, dtype, key=key)
 
         return ChainState(copies.each(start, self.learner, self.m, self._keys(key)), None)
@@ -114,7 +120,7 @@ class GradientChain(Wrapper):
             g = 2 * (before - once_only.d)
             L = 4 * jnp.asarray(self.bound, h.dtype)
 
-            def learn(learner: Learner, state: State, target: Array, key: Array | None) -> State:
+            def learn(learner: Learner, state: State, target: Array, key: Key) -> State:
                 return learner.learn(state, once_only.replace(key=key).with_target(target))
 
             targets = self.target(h, g, L)
@@ -142,7 +148,7 @@ class GradientChain(Wrapper):
         last, before = jax.lax.scan(link, jnp.zeros((), h.dtype), (*steps, h))
         return h, before, last
 
-    def _keys(self, key: Array | None) -> Array | None:
+    def _keys(self, key: Key) -> Array | None:
         return draws.keys(key, jnp.arange(self.m, dtype=jnp.uint32)) if self.needs_key else None
 
 
@@ -157,10 +163,10 @@ class SpanBoosting(GradientChain):
     adds to the error.
 
     Mean squared errors with 20 Newton copies and with one alone, both clipped to the range
-    (``experiments/bench/baselines.py``): puma8nh .1298 to .1361, mv .0255 to .0316, compactiv .0330 to
-    .0331; worse under drift, california .0597 to .0452. The gain comes from the clipping, which
-    makes a sum of linear learners non-linear: on the first three sets, without any clipping, 20
-    copies were no better than one.
+    (``experiments/bench/baselines.py``): puma8nh .1298 to .1361, mv .0255 to .0316, compactiv
+    .0330 to .0331; worse under drift, california .0597 to .0452. The gain comes from the clipping,
+    which makes a sum of linear learners non-linear: on the first three sets, without any clipping,
+    20 copies were no better than one.
 
     Args:
       learner: the learner; its floats may hold one value per copy.
@@ -194,9 +200,7 @@ class SpanBoosting(GradientChain):
             feed=checks.one_of("gradient", "residual"),
         )
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> ChainState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> ChainState:
         dtype = dtype_of(dtype)
         shrinking = Shrinking(jnp.zeros(self.m, dtype), Sum.zeros((), dtype))
         return super().init(num_features, dtype, key=key)._replace(shrinking=shrinking)

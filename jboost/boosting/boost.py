@@ -1,7 +1,5 @@
 """The function that makes a booster, and checks what it is made of."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from jboost.boosting import copies
@@ -9,9 +7,8 @@ from jboost.boosting.booster import RLS_COMBINER, Boosted
 from jboost.boosting.emphasis import Emphasis
 from jboost.boosting.modes import Mode, Weighted
 from jboost.combiners.mean import NSGD, from_mean
-from jboost.core import checks
-from jboost.core.learner import Learner, instance
-from jboost.core.pytree import Number
+from jboost.core import Learner, Number, checks
+from jboost.core.learner import instance
 
 
 def boost(

@@ -6,24 +6,20 @@ spends λ, δ and Λ are recorded, and the combiner learns z. A booster is a Lea
 boosted, mixed, piped and swept like any other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
 from jboost.boosting import copies
 from jboost.boosting.emphasis import Emphasis, EmphasisState
 from jboost.boosting.modes import Mode
-from jboost.core import draws
-from jboost.core.learner import Learner, State, required_key
+from jboost.core import DType, Key, Learner, Sample, State, draws, model, static
+from jboost.core.learner import required_key
 from jboost.core.numerics import dtype_of
-from jboost.core.pytree import model, static
-from jboost.core.sample import Sample
 from jboost.learners.newton import ForwardNewton
 
 # The default combiner: recursive least squares in its forward form. The copies of a learner hardly
@@ -112,12 +108,10 @@ class Boosted(Learner):
         """The different learners, each with all of its copies."""
         return self.learner if isinstance(self.learner, tuple) else (self.learner,)
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> BoostedState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> BoostedState:
         dtype = dtype_of(dtype)
 
-        def start(learner: Learner, key: Array | None = None) -> State:
+        def start(learner: Learner, key: Key = None) -> State:
             return learner.init(num_features, dtype, key=key)
 
         groups = zip(self.groups, self.sizes, self._split(self._keys(key)), strict=True)
@@ -195,12 +189,12 @@ class Boosted(Learner):
         return Spending(y, lam, emphasis, *self.mode.spend(lam, uniform))
 
     def _learners_after(
-        self, state: BoostedState, sample: Sample, lam: ArrayLike, key: Array | None
+        self, state: BoostedState, sample: Sample, lam: ArrayLike, key: Key
     ) -> tuple[State, ...]:
         """Return the learners' states; λ and ``sample.repeats`` are for all learners, or (m,)."""
 
         def learn(
-            learner: Learner, state: State, lam: Array | None, n: Array | None, key: Array | None
+            learner: Learner, state: State, lam: Array | None, n: Array | None, key: Key
         ) -> State:
             weight = sample.weight if lam is None else sample.weight * lam
             repeats = sample.repeats if n is None else n
@@ -246,11 +240,11 @@ class Boosted(Learner):
         rows, starts = jnp.asarray(rows), [sum(self.sizes[:g]) for g in range(len(self.sizes))]
         return [rows[start : start + size] for start, size in zip(starts, self.sizes, strict=True)]
 
-    def _keys(self, key: Array | None) -> Array | None:
+    def _keys(self, key: Key) -> Array | None:
         """Return a key for each learner."""
         return draws.keys(key, jnp.arange(self.m, dtype=jnp.uint32))
 
-    def _combiner_key(self, key: Array | None) -> Array | None:
+    def _combiner_key(self, key: Key) -> Array | None:
         if key is None or not self.combiner.needs_key:
             return None
         return jax.random.fold_in(key, COMBINER)

@@ -5,8 +5,6 @@ by the copies, or an array with one value per copy. Boosters nest, so a setting 
 each booster around it: the first axis belongs to the outermost booster.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.core.learner import Learner, State
+from jboost.core import Learner, State
 
 
 def each(f: Callable[..., State], learner: Learner, count: int, *stacked: State) -> State:

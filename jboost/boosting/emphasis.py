@@ -13,8 +13,6 @@ The errors are a-priori, so λ of all learners is known before any of them is up
 over k is a prefix sum. ``chain="scan"`` walks it literally, one learner after the other.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
@@ -23,10 +21,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import DTypeLike
 
-from jboost.core import checks
+from jboost.core import Number, checks, model, static
 from jboost.core.numerics import LARGEST, Sum
 from jboost.core.products import sums_before
-from jboost.core.pytree import Number, model, static
 
 # δ = 0 with l > 0 makes λ = 0, and then δ and the learner never change again. The first sample
 # always reaches that deadlock; a small floor under δ ends it.

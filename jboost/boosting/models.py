@@ -10,16 +10,12 @@ Besides the arguments in its signature each model takes
   normalised SGD combiner.
 """
 
-from __future__ import annotations
-
 from typing import TypedDict, Unpack
 
 from jboost.boosting.boost import boost
 from jboost.boosting.booster import Boosted
 from jboost.boosting.modes import DataReuse, RandomUpdate, Weighted
-from jboost.core import checks
-from jboost.core.learner import Learner
-from jboost.core.pytree import Number
+from jboost.core import Learner, Number, checks
 from jboost.learners.newton import AUTOMATIC, Newton
 from jboost.learners.sgd import SGD
 

@@ -5,16 +5,13 @@ type, so that the printed model says what it does, and a pytree, so that it is n
 every value.
 """
 
-from __future__ import annotations
-
 import abc
 
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jboost.core import checks
-from jboost.core.pytree import model, static
+from jboost.core import checks, model, static
 
 # P(n > 12) for a Poisson variable of mean 1 is 6e-11, far below the 2⁻²⁴ grid of a uniform draw.
 LARGEST_POISSON = 12

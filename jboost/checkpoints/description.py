@@ -15,8 +15,6 @@ imported, called or evaluated because a file says so. Numbers come back exactly,
 | anything else in a static field    | {"opaque": its name}: whoever loads the file must supply it |
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

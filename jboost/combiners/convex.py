@@ -10,11 +10,9 @@
 
 *Regret* is the loss of the mix minus the loss of a choice that is fixed in hindsight: an expert, or
 a convex mix q of experts, since the linearised loss is linear in the choice. The bounds hold for
-any sequence of predictions and targets. ``experiments/bench/combiners.py`` measures regrets beside their
-bounds, and shows where each rule is the best.
+any sequence of predictions and targets. ``experiments/bench/combiners.py`` measures regrets beside
+their bounds, and shows where each rule is the best.
 """
-
-from __future__ import annotations
 
 import abc
 from typing import ClassVar, NamedTuple
@@ -22,14 +20,11 @@ from typing import ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core import checks
-from jboost.core.learner import Learner, State
+from jboost.core import DType, Key, Learner, Number, Sample, State, checks, model
 from jboost.core.numerics import Sum, dtype_of, known
 from jboost.core.products import dot
-from jboost.core.pytree import Number, model
-from jboost.core.sample import Sample
 
 FORGETTING = checks.a_number(above=0, at_most=1)
 # With V = 2.2 Σ r², r/√V ≥ −0.675, and exp(x − x²) ≤ 1 + x holds down to −0.683.
@@ -55,9 +50,7 @@ class Aggregation(Learner):
     def after(self, state: State, y: Array, d: Array, lam: Array) -> State:
         """Return the state after one good sample of weight λ > 0."""
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> State:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
         del key
         return self.start(num_features, dtype_of(dtype))
 

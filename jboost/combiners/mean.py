@@ -4,18 +4,14 @@ Any learner can combine: from the predictions y it learns d − mean(y). So it s
 the coefficients of a linear learner are exactly z − 1/m.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core.learner import Learner, State
+from jboost.core import DType, Key, Learner, Sample, State, model
 from jboost.core.numerics import dtype_of, known
-from jboost.core.pytree import model
-from jboost.core.sample import Sample
 from jboost.learners.sgd import NLMS
 
 NSGD = NLMS  # the paper's name for it as a combiner: z ← z + μ_z e y/‖y‖²
@@ -41,9 +37,7 @@ class Uniform(Learner):
 
     starts_at_mean: ClassVar[bool] = True
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> UniformState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> UniformState:
         del num_features, key
         return UniformState(jnp.zeros((), dtype_of(dtype)))
 
@@ -70,9 +64,7 @@ class FromMean(Learner):
     def needs_key(self) -> bool:
         return self.learner.needs_key
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> State:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
         return self.learner.init(num_features, dtype, key=key)
 
     def predict(self, state: State, x: ArrayLike) -> Array:

@@ -1,20 +1,16 @@
 """A combiner that starts as a safe convex mix and grows into the best linear one."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
 from jboost.combiners.convex import BOA, MLPoly
 from jboost.combiners.mean import from_mean
-from jboost.core import checks
-from jboost.core.learner import Learner, State, instance
-from jboost.core.pytree import model
-from jboost.core.sample import Sample
+from jboost.core import DType, Key, Learner, Sample, State, checks, model
+from jboost.core.learner import instance
 from jboost.learners.newton import Newton
 
 
@@ -42,8 +38,8 @@ class Refined(Learner):
     w starts at 0, q starts as p. The judge mixes p and q with a regret bound, so d̂ is hardly worse
     than either.
 
-    It is the combiner of :func:`jboost.auto`. ``experiments/bench/accuracy.py`` shows its errors beside
-    those of the best expert and of the best fixed mix in hindsight.
+    It is the combiner of :func:`jboost.auto`. ``experiments/bench/accuracy.py`` shows its errors
+    beside those of the best expert and of the best fixed mix in hindsight.
 
     Args:
       mix: the combiner that makes p; its weights should add up to 1.
@@ -78,9 +74,7 @@ class Refined(Learner):
     def needs_key(self) -> bool:
         return any(learner.needs_key for learner in (self.mix, self.correction, self.judge))
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> RefinedState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> RefinedState:
         return RefinedState(
             self.mix.init(num_features, dtype, key=key),
             self.correction.init(num_features, dtype, key=key),

@@ -1,21 +1,17 @@
 """A combiner that works in the units of the target, whatever those are."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
 from jboost.combiners.mean import from_mean
-from jboost.core import checks
+from jboost.core import DType, Key, Learner, Sample, checks, model
 from jboost.core.arrays import real
-from jboost.core.learner import Learner, instance
+from jboost.core.learner import instance
 from jboost.core.numerics import known
-from jboost.core.pytree import model
-from jboost.core.sample import Sample
 from jboost.transforms.scale import Scale, Seen
 from jboost.transforms.target import ScaledState
 
@@ -63,9 +59,7 @@ class ScaleAlike(Learner):
     def needs_key(self) -> bool:
         return self.combiner.needs_key
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> ScaledState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> ScaledState:
         return ScaledState(
             self.scale.init(1, dtype), self.combiner.init(num_features, dtype, key=key)
         )

@@ -1,7 +1,5 @@
 """``jboost run``: learn a file or a pipe, predicting every row before its answer is seen."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses
@@ -35,8 +33,7 @@ from jboost.commands.terminal import (
     new_picture,
     whole_number,
 )
-from jboost.core import checks
-from jboost.core.learner import Learner
+from jboost.core import Learner, checks
 from jboost.core.progress import Progress
 from jboost.files.columns import Columns
 from jboost.files.predictions import Predictions

@@ -1,7 +1,5 @@
 """What all subcommands share: exit statuses, errors in one sentence, arguments checked early."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

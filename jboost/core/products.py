@@ -9,8 +9,6 @@ state out in memory may fill them up to whole vectors. All products here take su
 product of a vector and a matrix is then as long as the rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

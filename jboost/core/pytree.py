@@ -5,8 +5,6 @@ hypergradient is ``jax.grad`` with respect to it. Whole numbers, words and funct
 structure and are declared with :func:`static`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import operator
 from collections.abc import Callable, Sequence

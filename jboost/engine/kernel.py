@@ -6,8 +6,6 @@ which is several times faster. The tag is experimental; :mod:`jboost.engine.plan
 may be used.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Callable, Iterator
@@ -17,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jboost.core import Key
 from jboost.core.products import written_for
 
 # Without this option XLA puts fusions into the call that it cannot compile there.
@@ -110,7 +109,7 @@ def _is_program(value: Any) -> bool:
     return hasattr(value, "eqns") or hasattr(value, "jaxpr")
 
 
-def key_words(key: Array | None) -> tuple[Array | None, str | None]:
+def key_words(key: Key) -> tuple[Array | None, str | None]:
     """Return a key as plain numbers, which a kernel can take, and the name of its generator."""
     if key is None:
         return None, None

@@ -26,8 +26,6 @@ The engine's own classes take the place of the model's. They are part of what ji
 another layout is another program, and they reach through pipelines and wrappers.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -35,14 +33,12 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
 from jboost.boosting import copies
 from jboost.boosting.booster import Boosted, BoostedState
-from jboost.core.learner import Learner, State
+from jboost.core import DType, Key, Learner, Sample, State, model, static
 from jboost.core.products import LARGEST_SUM, written_for
-from jboost.core.pytree import model, static
-from jboost.core.sample import Sample
 from jboost.engine import trailing
 from jboost.learners.newton import CovarianceState, ForwardNewton, Newton, NewtonState, RootState
 
@@ -140,9 +136,7 @@ class _LaidOutBooster(Boosted):
     order: str = static(default="together")
     idle: int = static(default=0)
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> BoostedState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> BoostedState:
         state = super().init(num_features, dtype, key=key)
         return _spread(state, Walk(self.order, 0))
 
@@ -207,9 +201,7 @@ class _OfReal(Learner):
     def takes_missing(self) -> bool:
         return True  # the estimates of idle copies must not decide whether a sample is good
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> State:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
         return self.combiner.init(self.count, dtype, key=key)
 
     def predict(self, state: State, x: ArrayLike) -> Array:
@@ -277,17 +269,13 @@ def _row(k: Array, tree: _Tree) -> _Tree:
 
 @model
 class _WideNewton(Newton):
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> NewtonState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> NewtonState:
         return _filled_up(super().init(num_features, dtype, key=key))
 
 
 @model
 class _WideForwardNewton(ForwardNewton):
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> NewtonState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> NewtonState:
         return _filled_up(super().init(num_features, dtype, key=key))
 
 

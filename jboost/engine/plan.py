@@ -7,8 +7,6 @@ wins, because its products use all cores and tiles. Setting the environment vari
 ``JBOOST_ENGINE=plain``, or calling ``jboost.engine.use("plain")``, turns it off.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import weakref
@@ -20,8 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from jboost.core import checks
-from jboost.core.learner import State
+from jboost.core import State, checks
 from jboost.core.products import LARGEST_SUM
 from jboost.engine.kernel import POSSIBLE, UNROLLING_LEVEL, USUAL_LEVEL, operations
 from jboost.engine.layout import Layout

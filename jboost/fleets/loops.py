@@ -1,7 +1,5 @@
 """The compiled loops over the rows of a block: see :mod:`jboost.fleets.fleet`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jboost.core.learner import Learner
+from jboost.core import Learner
 from jboost.core.step import Trace
 from jboost.core.step import step as one_step
 from jboost.engine.kernel import key_of, one_kernel, outermost

@@ -4,8 +4,7 @@
 `networks`, and `tree` grows regions with a learner in each. May import from `core`.
 """
 
-from jboost.core.learner import Learner
-from jboost.core.pytree import model, static
+from jboost.core import Learner, model, static
 from jboost.learners.gauss_newton import GaussNewton, GaussNewtonState
 from jboost.learners.gradient import Gradient, GradientState
 from jboost.learners.newton import CovarianceState, ForwardNewton, Newton, RootState

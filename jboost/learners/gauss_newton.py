@@ -1,7 +1,5 @@
 """Any differentiable model, trained by recursive least squares on its linearisation."""
 
-from __future__ import annotations
-
 import itertools
 from typing import NamedTuple
 
@@ -9,15 +7,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core import checks
-from jboost.core.learner import Learner, required_key
-from jboost.core.network import Network
+from jboost.core import DType, Key, Learner, Network, Sample, checks, model
+from jboost.core.learner import required_key
 from jboost.core.numerics import dtype_of, known, usable
 from jboost.core.products import dot
-from jboost.core.pytree import model
-from jboost.core.sample import Sample
 from jboost.learners.networks import Perceptron
 from jboost.learners.newton import Newton, NewtonState
 
@@ -42,9 +37,9 @@ class GaussNewton(Learner):
     costs O(p²) operations a sample, p the number of parameters.
 
     Mean squared errors on the first 8,192 rows of the paper's sets, unscaled, inside ``Scale`` and
-    ``ScaleTarget`` (``experiments/bench/nonlinear.py``). The three numbers of a set are for this learner
-    with its defaults (the mean over four keys), for 300 random features of length scale 5 under
-    Newton, and for a linear Newton: kin8nm .026 .039 .082, puma8nh .076 .085 .136, compactiv .0051
+    ``ScaleTarget`` (``experiments/bench/nonlinear.py``). The three numbers of a set are for this
+    learner with its defaults (the mean over four keys), for 300 random features of length scale 5
+    under Newton, and for a linear Newton: kin8nm .026 .039 .082, puma8nh .076 .085 .136, compactiv .0051
     .0115 .0117, california .039 .058 .073, protein .221 .218 .244, mv .0019 .0018 .041, ypmsd .056
     .076 .058; on onp all three have .0009. The units of ``Scale`` still move in the first samples,
     which disturbs the start of a network: on the Duffing map the error is .035 behind ``Scale`` and
@@ -79,9 +74,7 @@ class GaussNewton(Learner):
     def needs_key(self) -> bool:
         return self.network.needs_key
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> GaussNewtonState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> GaussNewtonState:
         dtype = dtype_of(dtype)
         key = required_key(key) if self.needs_key else None
         theta, _ = ravel_pytree(self.network.init(num_features, dtype, key))

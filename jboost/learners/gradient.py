@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core import checks
-from jboost.core.learner import Learner, required_key
-from jboost.core.network import Network, Params
+from jboost.core import DType, Key, Learner, Network, Sample, checks, model, static
+from jboost.core.learner import required_key
+from jboost.core.network import Params
 from jboost.core.numerics import dtype_of, known, usable
-from jboost.core.pytree import model, static
-from jboost.core.sample import Sample
 from jboost.learners.networks import Function
 
 if TYPE_CHECKING:  # importing jboost takes longer with optax than without
@@ -98,9 +96,7 @@ class Gradient(Learner):
         assert isinstance(self.apply, Network)  # since __post_init__
         return self.apply
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> GradientState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> GradientState:
         assert self.optimizer is not None
         key = required_key(key) if self.needs_key else None
         params = self._network.init(num_features, dtype_of(dtype), key)

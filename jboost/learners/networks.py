@@ -1,7 +1,5 @@
 """The networks of the library: a perceptron, and any function that a user writes."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -11,12 +9,11 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from jboost.core import checks
+from jboost.core import Key, Network, checks, model, static
 from jboost.core.learner import required_key
-from jboost.core.network import Network, Params
+from jboost.core.network import Params
 from jboost.core.numerics import dtype_of
 from jboost.core.products import dot, matvec
-from jboost.core.pytree import model, static
 
 
 @model
@@ -51,7 +48,7 @@ class Perceptron(Network):
         count = checks.or_none(checks.a_whole_number(at_least=1))
         checks.fields(self, hidden=count, parameters=count)
 
-    def init(self, num_features: int, dtype: DTypeLike, key: Array | None) -> Params:
+    def init(self, num_features: int, dtype: DTypeLike, key: Key) -> Params:
         h = self.hidden
         if h is None:
             h = max(3, (self.parameters or 0) // (num_features + 2))
@@ -105,7 +102,7 @@ class Function(Network):
     def needs_key(self) -> bool:
         return _required(self.start) > 0
 
-    def init(self, num_features: int, dtype: DTypeLike, key: Array | None) -> Params:
+    def init(self, num_features: int, dtype: DTypeLike, key: Key) -> Params:
         params = self.start(*(key, num_features)[: _required(self.start)])
         if not jax.tree.leaves(params):
             raise ValueError(f"init_params must have numbers to learn; got {params!r}")

@@ -8,17 +8,14 @@
 | P      |              | inverse Hessian R⁻¹, kept as a square root: P = TᵀT |
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core import checks
-from jboost.core.learner import Learner
+from jboost.core import DType, Key, Learner, Number, Sample, checks, model, static
 from jboost.core.numerics import dtype_of, geometric, known
 from jboost.core.products import (
     column,
@@ -31,8 +28,6 @@ from jboost.core.products import (
     vecmat,
     vecmat_where,
 )
-from jboost.core.pytree import Number, model, static
-from jboost.core.sample import Sample
 
 AUTOMATIC = "1/ridge, at most 1e4"  # the default of `max_variance`
 LARGEST_DEFAULT_VARIANCE = 1e4  # a larger cap lets the null space of w wander in float32
@@ -93,9 +88,7 @@ class LeastSquares(Learner):
             checks.assign(self, max_variance=cap)
         checks.fields(self, max_variance=checks.or_none(checks.a_number(above=0)))
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> NewtonState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> NewtonState:
         del key
         dtype = dtype_of(dtype)
         variance = 1 / jnp.asarray(self.ridge, dtype)

@@ -8,20 +8,15 @@
 | s      |             | ‖x‖²                          |
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core import checks
-from jboost.core.learner import Learner
+from jboost.core import DType, Key, Learner, Number, Sample, checks, model, static
 from jboost.core.numerics import dtype_of, geometric, known
 from jboost.core.products import dot
-from jboost.core.pytree import Number, model, static
-from jboost.core.sample import Sample
 
 
 class LinearState(NamedTuple):
@@ -36,9 +31,7 @@ class LinearState(NamedTuple):
 class Linear(Learner):
     """Base class of learners whose estimate is wᵀx with coefficients that start at zero."""
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> LinearState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> LinearState:
         del key
         return LinearState(jnp.zeros(num_features, dtype_of(dtype)))
 

@@ -1,6 +1,6 @@
 """What stands before a learner, one file per family; ``base`` is the protocol they share."""
 
-from jboost.core.transform import Transform
+from jboost.core import Transform
 from jboost.transforms.held import Held
 from jboost.transforms.lags import Lags, LagsState
 from jboost.transforms.maps import (

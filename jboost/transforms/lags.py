@@ -1,18 +1,13 @@
 """What came before, as inputs: a learner behind it forecasts."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core import checks
+from jboost.core import DType, Key, Sample, Transform, checks, model, static
 from jboost.core.numerics import dtype_of, known
-from jboost.core.pytree import model, static
-from jboost.core.sample import Sample
-from jboost.core.transform import Transform
 
 
 class LagsState(NamedTuple):
@@ -64,9 +59,7 @@ class Lags(Transform):
     def width(self, num_features: int) -> int:
         return num_features * (1 + self.inputs) + self.targets
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> LagsState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> LagsState:
         del key
         dtype = dtype_of(dtype)
         return LagsState(

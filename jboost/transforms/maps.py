@@ -1,7 +1,5 @@
 """Fixed maps of the inputs: nothing is learned."""
 
-from __future__ import annotations
-
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
@@ -9,15 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core import checks
+from jboost.core import DType, Key, Number, Transform, checks, model, static
 from jboost.core.arrays import real
 from jboost.core.learner import required_key
 from jboost.core.numerics import dtype_of, known
 from jboost.core.products import matvec
-from jboost.core.pytree import Number, model, static
-from jboost.core.transform import Transform
 
 
 @model
@@ -139,9 +135,7 @@ class RandomFourier(Transform):
         del num_features
         return self.num_features
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> FourierState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> FourierState:
         of_w, of_b = jax.random.split(required_key(key))
         # float32 whatever the state's type, so that a key draws the same map in each
         W = jax.random.normal(of_w, (self.num_features, num_features), jnp.float32)

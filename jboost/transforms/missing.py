@@ -1,15 +1,11 @@
 """Inputs with gaps."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
+from jboost.core import DType, Key, Sample, Transform, model, static
 from jboost.core.numerics import dtype_of, usable
-from jboost.core.pytree import model, static
-from jboost.core.sample import Sample
-from jboost.core.transform import Transform
 from jboost.transforms.moments import Moments
 
 CLIP = 5.0  # deviations: an absurd value moves a mean no farther than this
@@ -41,9 +37,7 @@ class Impute(Transform):
     def width(self, num_features: int) -> int:
         return 2 * num_features if self.indicators else num_features
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> Moments:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> Moments:
         del key
         return Moments.zeros((num_features,), dtype_of(dtype))
 

@@ -6,20 +6,14 @@ The learner learns on the very input that it predicted from. Only then do the tr
 from its own input, so a prediction never knows more than the past and its x.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core import checks
+from jboost.core import DType, Key, Learner, Sample, State, Transform, checks, model
 from jboost.core.arrays import real
-from jboost.core.learner import Learner, State
-from jboost.core.pytree import model
-from jboost.core.sample import Sample
-from jboost.core.transform import Transform
 
 
 class PipelineState(NamedTuple):
@@ -54,9 +48,7 @@ class Pipeline(Learner):
                 return False
         return self.learner.takes_missing
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> PipelineState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> PipelineState:
         states, width = [], num_features
         for number, transform in enumerate(self.transforms):
             states.append(transform.init(width, dtype, key=_own(key, number)))

@@ -7,13 +7,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core import checks
+from jboost.core import DType, Key, Number, Sample, Transform, checks, model, static
 from jboost.core.numerics import dtype_of, known, usable
-from jboost.core.pytree import Number, model, static
-from jboost.core.sample import Sample
-from jboost.core.transform import Transform
 from jboost.transforms.held import SETTLED, Held
 from jboost.transforms.moments import Moments, standardised
 
@@ -126,9 +123,7 @@ class Scale(Transform):
     def passes_missing(self) -> bool:
         return True
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> Seen:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> Seen:
         del key
         return KINDS[self.kind].zeros((num_features,), dtype_of(dtype))
 

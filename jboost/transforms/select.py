@@ -1,18 +1,13 @@
 """The few columns that matter, found while the stream runs."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core import checks
+from jboost.core import DType, Key, Sample, Transform, checks, model, static
 from jboost.core.numerics import dtype_of, known, usable
-from jboost.core.pytree import model, static
-from jboost.core.sample import Sample
-from jboost.core.transform import Transform
 
 SOONEST = 20  # samples before the first exchange
 CLEARLY = 2.0  # times what the weakest of the selected explains, or it stays
@@ -75,9 +70,7 @@ class Select(Transform):
     def width(self, num_features: int) -> int:
         return min(self.most, num_features)
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> Any:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> Any:
         del key
         if num_features <= self.most:
             return ()

@@ -1,16 +1,11 @@
 """A target of any units: the learner sees a scaled one, and its estimates are scaled back."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core import checks
-from jboost.core.learner import Learner, State, Wrapper
-from jboost.core.pytree import model
-from jboost.core.sample import Sample
+from jboost.core import DType, Key, Learner, Sample, State, Wrapper, checks, model
 from jboost.transforms.scale import Scale
 
 
@@ -58,9 +53,7 @@ class ScaleTarget(Wrapper):
         checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
         checks.instance("scale", self.scale, Scale, "a Scale() or Scale('range')")
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> ScaledState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> ScaledState:
         return ScaledState(
             self.scale.init(1, dtype), self.learner.init(num_features, dtype, key=key)
         )

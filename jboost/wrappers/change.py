@@ -19,20 +19,15 @@ E. S. Page, Continuous inspection schemes, Biometrika 41, 1954; D. V. Hinkley, I
 change-point from cumulative sum tests, Biometrika 58, 1971.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import DTypeLike
 
-from jboost.core import checks
-from jboost.core.learner import Learner, State, Wrapper, required_key
+from jboost.core import DType, Key, Learner, Number, Sample, State, Wrapper, checks, model, static
+from jboost.core.learner import required_key
 from jboost.core.numerics import dtype_of
-from jboost.core.pytree import Number, model, static
-from jboost.core.sample import Sample
 from jboost.learners.newton import CovarianceState, RootState
 from jboost.transforms.pipelines import PipelineState
 from jboost.transforms.target import ScaledState
@@ -123,9 +118,7 @@ class OnChange(Wrapper):
         if self.warm_up is not None:
             object.__setattr__(self, "warm_up", checks.whole("warm_up", self.warm_up, at_least=0))
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> OnChangeState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> OnChangeState:
         dtype = dtype_of(dtype)
         learner = self.learner.init(num_features, dtype, key=key)
         if self.action == "inflate" and not _has_variance(learner):

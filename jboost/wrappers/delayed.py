@@ -5,20 +5,14 @@
 Both hold a fixed number of open questions: their x, and nothing else.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import DTypeLike
 
-from jboost.core import checks
-from jboost.core.learner import Learner, State, Wrapper
+from jboost.core import DType, Key, Learner, Number, Sample, State, Wrapper, checks, model, static
 from jboost.core.numerics import dtype_of, usable
-from jboost.core.pytree import Number, model, static
-from jboost.core.sample import Sample
 
 # What stands for a missing entry of a kept x: as unusable as NaN, but states stay finite.
 MISSING = 1e30
@@ -70,9 +64,7 @@ class Delayed(Wrapper):
         checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
         object.__setattr__(self, "delay", checks.whole("delay", self.delay, at_least=0))
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> DelayedState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> DelayedState:
         dtype, zero = dtype_of(dtype), jnp.zeros((), jnp.int32)
         column = jnp.zeros(self.delay, dtype)
         return DelayedState(
@@ -176,9 +168,7 @@ class Pending(Wrapper):
         checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
         object.__setattr__(self, "capacity", checks.whole("capacity", self.capacity, at_least=1))
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> PendingState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> PendingState:
         dtype, n = dtype_of(dtype), self.capacity
         zero = jnp.zeros((), jnp.uint32)
         return PendingState(

@@ -27,21 +27,16 @@ A. N. Angelopoulos, E. Candès, R. J. Tibshirani, Conformal PID control for time
 NeurIPS 2023.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core import checks
-from jboost.core.learner import Learner, State, Wrapper
+from jboost.core import DType, Key, Learner, Number, Sample, State, Wrapper, checks, model, static
 from jboost.core.numerics import LARGEST, dtype_of
-from jboost.core.pytree import Number, model, static
-from jboost.core.sample import Sample
 from jboost.learners.newton import Newton
 from jboost.transforms.maps import Bias, Polynomial
 from jboost.transforms.pipelines import pipeline
@@ -137,9 +132,7 @@ class Intervals(Wrapper):
     def needs_key(self) -> bool:
         return self.learner.needs_key or (self.local is not None and self.local.needs_key)
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> IntervalsState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> IntervalsState:
         dtype = dtype_of(dtype)
         z = jax.scipy.special.ndtri((1 + jnp.asarray(self.coverage, dtype)) / 2)
         return IntervalsState(

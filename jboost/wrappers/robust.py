@@ -14,13 +14,9 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import DTypeLike
 
-from jboost.core import checks
-from jboost.core.learner import Learner, State, Wrapper
+from jboost.core import DType, Key, Learner, Number, Sample, State, Wrapper, checks, model, static
 from jboost.core.numerics import dtype_of
-from jboost.core.pytree import Number, model, static
-from jboost.core.sample import Sample
 
 GAUSSIAN = 1.4826  # the deviation over the median size of Gaussian numbers
 # Steps of log s are ±a/2, a = GAIN/n: best for the median of log|e| is one over its density there,
@@ -130,9 +126,7 @@ class Huber(Wrapper):
             object.__setattr__(self, "reject", checks.number("reject", self.reject, above=0))
         checks.choice("acts_on", self.acts_on, ("weight", "target"))
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> HuberState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> HuberState:
         learner = self.learner.init(num_features, dtype, key=key)
         return HuberState(Median.zeros(dtype_of(dtype)), learner)
 

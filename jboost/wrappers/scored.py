@@ -1,18 +1,11 @@
 """A learner that keeps its own score while it runs."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
-from jax.typing import DTypeLike
 
-from jboost.core import checks, metrics
-from jboost.core.learner import Learner, State, Wrapper
-from jboost.core.pytree import model
-from jboost.core.sample import Sample
+from jboost.core import DType, Key, Learner, Sample, State, Wrapper, checks, metrics, model
 from jboost.wrappers.intervals import Intervals
 
 
@@ -67,9 +60,7 @@ class Scored(Wrapper):
         """Whether a metric looks at the bounds of an interval."""
         return any(one.of_intervals for one in self._all)
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> ScoredState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> ScoredState:
         learner = self.learner.init(num_features, dtype, key=key)
         return ScoredState(metrics.init(self.metrics, dtype), learner)
 

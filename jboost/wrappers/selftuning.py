@@ -15,21 +15,16 @@ error method of system identification.
 | Δ      | `trust`            | the largest move of a coordinate at one sample                 |
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core import checks
-from jboost.core.learner import Learner, State, Wrapper
+from jboost.core import DType, Key, Learner, Number, Sample, State, Wrapper, checks, model, static
 from jboost.core.numerics import dtype_of, usable
-from jboost.core.pytree import Number, model, static
-from jboost.core.sample import Sample
 from jboost.learners.newton import Newton, NewtonState
 from jboost.settings import leaves
 from jboost.settings import spaces as _spaces
@@ -133,9 +128,7 @@ class SelfTuning(Wrapper):
         tuned = leaves.put(self.learner, places.values(), self._values(phi).values())
         return relaxed(tuned, "straight-through")
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> SelfTuningState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> SelfTuningState:
         dtype = dtype_of(dtype)
         phi = self._start(dtype)
 

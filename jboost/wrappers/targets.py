@@ -11,22 +11,18 @@ Whatever weighs a sample by its target, as a booster does, has a P for each targ
 (:class:`Separate`).
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
 from jboost.boosting import copies
-from jboost.core import checks
-from jboost.core.learner import Learner, State, instance
+from jboost.core import DType, Key, Learner, Sample, State, checks, model, static
+from jboost.core.learner import instance
 from jboost.core.numerics import known
 from jboost.core.products import matvec
-from jboost.core.pytree import model, static
-from jboost.core.sample import Sample
 from jboost.learners.newton import ForwardNewton, Newton
 from jboost.learners.sgd import NLMS, SGD
 from jboost.transforms import Bias, Impute, Polynomial, RandomFourier, Scale, ScaleTarget
@@ -60,9 +56,7 @@ class Separate(Targets):
 
     per_learner: ClassVar[tuple[str, ...]] = ("learner",)
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> State:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
         def start(learner: Learner) -> State:
             return learner.init(num_features, dtype, key=key)
 
@@ -111,9 +105,7 @@ class Shared(Targets):
     learner: Learner
     q: int = static()
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> State:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
         return self._widened(self.learner, self.learner.init(num_features, dtype, key=key), dtype)
 
     def predict(self, state: State, x: ArrayLike) -> Array:
@@ -122,7 +114,7 @@ class Shared(Targets):
     def learn(self, state: State, sample: Sample) -> State:
         return _learn(self.learner, state, sample)
 
-    def _widened(self, learner: Learner, state: State, dtype: DTypeLike | None) -> State:
+    def _widened(self, learner: Learner, state: State, dtype: DType) -> State:
         """Return the first state of the learner with room for all targets."""
         if isinstance(learner, LINEAR):
             return state._replace(w=jnp.zeros((self.q, *state.w.shape), state.w.dtype))

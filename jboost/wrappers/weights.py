@@ -4,22 +4,30 @@
 of the samples only, as where every answer must be paid for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core import checks, draws
+from jboost.core import (
+    DType,
+    Key,
+    Learner,
+    Number,
+    Sample,
+    State,
+    Wrapper,
+    checks,
+    draws,
+    model,
+    static,
+)
 from jboost.core.arrays import real
-from jboost.core.learner import Learner, State, Wrapper, required_key
+from jboost.core.learner import required_key
 from jboost.core.numerics import dtype_of, known, usable
-from jboost.core.pytree import Number, model, static
-from jboost.core.sample import Sample
 
 MEMORY = 100  # samples
 
@@ -53,9 +61,7 @@ class WeightColumn(Wrapper):
         checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
         object.__setattr__(self, "column", checks.whole("column", self.column, at_least=-(2**31)))
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> State:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
         return self.learner.init(num_features - 1, dtype, key=key)
 
     def predict(self, state: State, x: ArrayLike) -> Array:
@@ -149,9 +155,7 @@ class Budget(Wrapper):
     def needs_key(self) -> bool:
         return True
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> BudgetState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> BudgetState:
         dtype, zero = dtype_of(dtype), jnp.zeros((), jnp.uint32)
         learner = self.learner.init(num_features, dtype, key=key)
         return BudgetState(zero, zero, zero, jnp.zeros((), dtype), learner)

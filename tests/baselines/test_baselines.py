@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import jboost as jb
+from experiments.shared.peers import river_predictions
 from jboost import baselines
 from jboost.baselines import HullBoosting, LastValue, RunningMean, SpanBoosting
 from jboost.core.extras import MissingExtra
-from jboost.reports.peers import river_predictions
 
 KEY = jax.random.key(2)
 

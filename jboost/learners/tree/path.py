@@ -4,15 +4,13 @@ The letters are those of :class:`jboost.PiecewiseLinear`. A path has depth + 2 n
 the root, the root, and one node of each deeper level, whether the tree has grown that far or not.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jboost.core.learner import Learner, State
+from jboost.core import Learner, State
 from jboost.core.numerics import known
 from jboost.learners.tree import shares, splits
 from jboost.learners.tree.state import TreeState, row

@@ -12,21 +12,29 @@
 The path of x starts with node 0, which stands above the root and whose slopes are kept small.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core import checks, draws
-from jboost.core.learner import Learner, State, Wrapper, instance
+from jboost.core import (
+    DType,
+    Key,
+    Learner,
+    Number,
+    Sample,
+    State,
+    Wrapper,
+    checks,
+    draws,
+    model,
+    static,
+)
+from jboost.core.learner import instance
 from jboost.core.numerics import dtype_of, known
-from jboost.core.pytree import Number, model, static
-from jboost.core.sample import Sample
 from jboost.learners.newton import Newton
 from jboost.learners.tree import shares, splits
 from jboost.learners.tree.path import Path, follow, nodes_of
@@ -107,8 +115,8 @@ class PiecewiseLinear(Wrapper):
     5 is .079 on puma8nh (a linear learner with a constant: .136) and .0022 on mv (.041). On a
     linear stream the tree's error is a little larger than that of its learner alone. Splits are not
     taken back: after a change of the stream the regions learn anew, and only leaves can be split.
-    ``experiments/bench/nonlinear.py`` shows what 29 inputs that do not matter add to the error of a tree
-    of the three that do, on several kinds of streams.
+    ``experiments/bench/nonlinear.py`` shows what 29 inputs that do not matter add to the error of a
+    tree of the three that do, on several kinds of streams.
 
     Stability: that of the learner; each level of the tree adds at most 3σ of the errors.
 
@@ -158,13 +166,11 @@ class PiecewiseLinear(Wrapper):
     def knows_leverage(self) -> bool:
         return False  # of many learners
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> TreeState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> TreeState:
         dtype = dtype_of(dtype)
         N = 2 ** (self.depth + 1)
 
-        def start(key: Array | None) -> State:
+        def start(key: Key) -> State:
             return self.learner.init(num_features + 1, dtype, key=key)
 
         keys = self._keys(key, jnp.arange(N, dtype=jnp.int32))
@@ -195,7 +201,7 @@ class PiecewiseLinear(Wrapper):
         leaf = jnp.sum(grown.astype(jnp.int32)) - 1
         return {"region": nodes[leaf], "regions": 1 + jnp.sum(state.choice >= 0, dtype=jnp.int32)}
 
-    def _keys(self, key: Array | None, nodes: Array) -> Array | None:
+    def _keys(self, key: Key, nodes: Array) -> Array | None:
         return draws.keys(key, nodes) if self.needs_key else None
 
     def _learn_once(self, state: TreeState, sample: Sample) -> TreeState:

@@ -4,8 +4,6 @@ The *odds* l of a subtree or of an input say, in nats, by how much the samples a
 it than without it. Its *share* is σ(l) = 1/(1 + exp(−l)).
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jax import Array

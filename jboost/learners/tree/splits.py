@@ -20,8 +20,6 @@ If nothing changes at the cut, 2G is χ² with one degree of freedom, so that th
 is below e^−g. A region stores O(r² C) numbers, and a sample costs as many operations.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

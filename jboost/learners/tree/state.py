@@ -4,15 +4,13 @@ The nodes are numbered as in a heap: 1 is the root, and 2i and 2i + 1 are the ch
 stands above the root. All arrays are as large as the whole tree from the start.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jboost.core.learner import State
+from jboost.core import State
 from jboost.learners.tree.splits import Search
 
 _Tree = TypeVar("_Tree")
