@@ -67,6 +67,7 @@ class GradientChain(Wrapper):
     learner: Learner
     m: int
     bound: Number
+    feed: str = "gradient"
 
     per_learner: ClassVar[tuple[str, ...]] = ("learner",)
 
@@ -82,17 +83,6 @@ class GradientChain(Wrapper):
     @abc.abstractmethod
     def steps(self, state: ChainState, dtype: DTypeLike) -> tuple[Array, Array]:
         """Return a and η of each copy, (m,)."""
-
-    def target(self, h: Array, g: Array, L: Array) -> Array:
-        """Return the target of each copy."""
-        return h - g / L
-
-    def shrinking_after(
-        self, shrinking: Shrinking | None, slope: Array, lam: Array, L: Array
-    ) -> Shrinking | None:
-        """Return what is learned besides the copies; ``slope`` is g yⁱ⁻¹ of each copy."""
-        del slope, lam, L
-        return shrinking
 
     def init(
         self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
@@ -117,10 +107,13 @@ class GradientChain(Wrapper):
             def learn(learner: Learner, state: State, target: Array, key: Array | None) -> State:
                 return learner.learn(state, once_only.replace(key=key).with_target(target))
 
-            targets = self.target(h, g, L)
+            targets = h - g / L if self.feed == "gradient" else -g / 2
             learners = copies.each(learn, self.learner, self.m, state.learners, targets, keys)
-            shrinking = self.shrinking_after(state.shrinking, g * before, once_only.weight, L)
-            return ChainState(learners, once_only.keep(shrinking, state.shrinking))
+            shrinking = state.shrinking
+            if shrinking is not None:
+                new = self._shrinking_after(shrinking, g * before, once_only.weight)
+                shrinking = once_only.keep(new, shrinking)
+            return ChainState(learners, shrinking)
 
         return sample.repeat(once, state, guard=False)
 
@@ -141,6 +134,12 @@ class GradientChain(Wrapper):
         steps = self.steps(state, h.dtype)
         last, before = jax.lax.scan(link, jnp.zeros((), h.dtype), (*steps, h))
         return h, before, last
+
+    def _shrinking_after(self, shrinking: Shrinking, slope: Array, lam: Array) -> Shrinking:
+        """Return σ and t after a sample; ``slope`` is g yⁱ⁻¹ of each copy."""
+        D, t = jnp.asarray(self.bound, slope.dtype), shrinking.t.add(lam)
+        alpha = lam / (4 * D * D * jnp.sqrt(jnp.where(t.total > 0, t.total, 1)))
+        return Shrinking(jnp.clip(shrinking.sigma + alpha * slope, 0, 1), t)
 
     def _keys(self, key: Array | None) -> Array | None:
         return draws.keys(key, jnp.arange(self.m, dtype=jnp.uint32)) if self.needs_key else None
@@ -205,18 +204,6 @@ class SpanBoosting(GradientChain):
         assert state.shrinking is not None and self.shrinkage is not None
         eta = jnp.asarray(self.shrinkage, dtype)
         return state.shrinking.sigma * eta, jnp.broadcast_to(eta, (self.m,))
-
-    def target(self, h: Array, g: Array, L: Array) -> Array:
-        return h - g / L if self.feed == "gradient" else -g / 2
-
-    def shrinking_after(
-        self, shrinking: Shrinking | None, slope: Array, lam: Array, L: Array
-    ) -> Shrinking:
-        assert shrinking is not None
-        t = shrinking.t.add(lam)
-        D = jnp.asarray(self.bound, L.dtype)
-        alpha = lam / (L * D * jnp.sqrt(jnp.where(t.total > 0, t.total, 1)))
-        return Shrinking(jnp.clip(shrinking.sigma + alpha * slope, 0, 1), t)
 
 
 @model
