@@ -90,8 +90,9 @@ class Function(Network):
             raise TypeError(
                 f"apply must be a function apply(params, x) -> scalar; got {self.function!r:.100}"
             )
-        if not callable(self.start):
-            checks.assign(self, start=_Parameters(self.start))
+        if not callable(self.start):  # a function can be compared, as a static field must be
+            params = self.start
+            checks.assign(self, start=lambda: params)
         if _required(self.start) > 2:
             raise TypeError(
                 "init_params must be a function of (key, num_features) or of (key), or the params "
@@ -113,19 +114,6 @@ class Function(Network):
         if y.size != 1:
             raise ValueError(f"apply must return one number; got an array of shape {y.shape}")
         return y.reshape(())
-
-
-class _Parameters:
-    """A function without arguments that returns parameters.
-
-    Arrays cannot be compared as the static field of a model must be; this object can.
-    """
-
-    def __init__(self, params: Params) -> None:
-        self.params = params
-
-    def __call__(self) -> Params:
-        return self.params
 
 
 def _required(function: Callable[..., Any]) -> int:
