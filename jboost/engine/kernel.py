@@ -92,7 +92,9 @@ def one_kernel(
 def _corners(operands: Any) -> Array:
     """Return the first number of each array, all in one array: an array more costs a call 10 µs."""
     corners = [a[(slice(1),) * jnp.ndim(a)] for a in map(jnp.asarray, jax.tree.leaves(operands))]
-    return jnp.concatenate([jnp.zeros(0), *(jnp.ravel(a).astype(jnp.float32) for a in corners)])
+    return jnp.concatenate(
+        [jnp.zeros(0, jnp.float32), *(jnp.ravel(a).astype(jnp.float32) for a in corners)]
+    )
 
 
 def operations(program: Any) -> Iterator[str]:

@@ -25,7 +25,7 @@ def stationary(key: Array, T: int, *, correlation: float = 0.5) -> tuple[Array, 
     key_x, key_noise = jax.random.split(checks.key("key", key))
     g = jax.random.normal(key_x, (T, 2))
     g = g.at[:, 1].set(rho * g[:, 0] + np.sqrt(1 - rho**2) * g[:, 1])
-    low, high = g.min(axis=0), g.max(axis=0)
+    low, high = g.min(axis=0, keepdims=True), g.max(axis=0, keepdims=True)
     xs = _with_ones((g - low) / (high - low))
     return xs, xs.sum(axis=1) + 0.1 * jax.random.normal(key_noise, (T,))
 
