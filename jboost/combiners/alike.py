@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
@@ -68,7 +67,7 @@ class ScaleAlike(Learner):
 
     def predict(self, state: ScaledState, x: ArrayLike) -> Array:
         y = self.combiner.predict(state.learner, self._alike(state.scale, x))
-        return self.scale.undo(state.scale, y[None])[0]
+        return self.scale.unscaled(state.scale, y[None])[0]
 
     def learn(self, state: ScaledState, sample: Sample) -> ScaledState:
         scale = self.scale.after(state.scale, sample.d[None])
@@ -81,4 +80,4 @@ class ScaleAlike(Learner):
     def _alike(self, seen: Any, values: Any) -> Array:
         """Values where the target's past puts them."""
         values = real(values)
-        return seen.place(known(values, values.dtype), jnp.asarray(self.scale.clip, values.dtype))
+        return self.scale.scaled(seen, known(values, values.dtype))

@@ -137,7 +137,7 @@ def _predict(learner: Learner, state: State, x: ArrayLike) -> Array:
     if isinstance(learner, Pipeline):
         return _predict(learner.learner, state.learner, learner.inputs(state, x)[-1])
     if isinstance(learner, ScaleTarget):
-        return learner.scale.undo(state.scale, _predict(learner.learner, state.learner, x))
+        return learner.scale.unscaled(state.scale, _predict(learner.learner, state.learner, x))
     return jax.vmap(lambda w: learner.predict(state._replace(w=w), x))(state.w)
 
 

@@ -22,12 +22,12 @@ from jboost.transforms import (
     Bias,
     Impute,
     Lags,
-    Moments,
     Polynomial,
     RandomFourier,
     Scale,
     ScaleTarget,
 )
+from jboost.transforms.moments import Moments
 from jboost.transforms.pipelines import pipeline
 
 KEY = jax.random.key(4)
