@@ -136,6 +136,9 @@ def test_repeats_are_that_many_updates(learner, x64):
         for _ in range(n):
             many = learner.update(many, x, d, weight=0.7)
         once = learner.update(start, x, d, weight=0.7, repeats=jnp.asarray(n, jnp.int32))
+        chex.assert_trees_all_equal(learner.update(start, x, d, weight=0.7, repeats=n), once)
+        if n == 0:
+            chex.assert_trees_all_equal(once, start)
         np.testing.assert_allclose(many.w, once.w, rtol=1e-8, atol=1e-10)
         if hasattr(many, "T"):
             np.testing.assert_allclose(many.T.T @ many.T, once.T.T @ once.T, rtol=1e-8, atol=1e-9)

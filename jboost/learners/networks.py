@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -116,7 +115,7 @@ class Function(Network):
         return y.reshape(())
 
 
-def _required(function: Callable[..., Any]) -> int:
+def _required(function: Callable[..., object]) -> int:
     """Return how many positional arguments a function needs; those with a default do not count."""
     try:
         parameters = inspect.signature(function).parameters.values()
