@@ -157,21 +157,15 @@ class _LaidOutBooster(Boosted):
             return trailing.vmap(call, size)(varied, rows)
 
     def _each_that_learns(
-        self,
-        f: Callable[..., State],
-        learner: Learner,
-        size: int,
-        states: State,
-        lam: Array | None,
-        repeats: Array | None,
-        keys: Array | None,
+        self, f: Callable[..., State], learner: Learner, size: int, *rows: State
     ) -> State:
+        states, _, repeats, _ = rows
         if self.order != "one by one" or repeats is None:
-            return super()._each_that_learns(f, learner, size, states, lam, repeats, keys)
+            return super()._each_that_learns(f, learner, size, *rows)
         varied, copy_with = copies.apart(learner)
 
         def update(k: Array, states: State) -> State:
-            *row, values = _row(k, (states, lam, repeats, keys, varied))
+            values, *row = _row(k, (varied, states, *rows[1:]))
             new = f(copy_with(values), *row)
             return jax.tree.map(
                 lambda rows, row: jax.lax.dynamic_update_index_in_dim(rows, row, k, 0), states, new
@@ -267,24 +261,25 @@ def _row(k: Array, tree: _Tree) -> _Tree:
 # ------------------------------------------------------------------------------------- matrices
 
 
-@model
-class _WideNewton(Newton):
+class _Wide:
+    """Mixed into a Newton learner: its states start with rows that are filled up."""
+
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> NewtonState:
-        return _filled_up(super().init(num_features, dtype, key=key))
+        return _filled_up(super().init(num_features, dtype, key=key))  # type: ignore[misc]
 
 
 @model
-class _WideForwardNewton(ForwardNewton):
-    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> NewtonState:
-        return _filled_up(super().init(num_features, dtype, key=key))
+class _WideNewton(_Wide, Newton): ...
+
+
+@model
+class _WideForwardNewton(_Wide, ForwardNewton): ...
 
 
 def _with_whole_vectors(learner: Newton | ForwardNewton) -> Newton | ForwardNewton:
     wide = _WideNewton if isinstance(learner, Newton) else _WideForwardNewton
-    copy = object.__new__(wide)  # not by its constructor: fields may hold anything under tracing
-    for field in dataclasses.fields(learner):
-        object.__setattr__(copy, field.name, getattr(learner, field.name))
-    return copy
+    fields = {field.name: getattr(learner, field.name) for field in dataclasses.fields(learner)}
+    return wide(**fields)
 
 
 def _filled_up(state: NewtonState) -> NewtonState:
