@@ -54,24 +54,19 @@ _Tree = TypeVar("_Tree")
 class Walk(NamedTuple):
     """How the copies of one booster are updated.
 
-    order: "together" (one batched update), "side by side" (the same with the copies along the last
-      axis), or "one by one", which does not compute the updates that a random mode did not draw.
-    idle: how many idle copies join the real ones.
+    The order is "together" (one batched update), "side by side" (the same with the copies along the
+    last axis), or "one by one", which skips the updates that a random mode did not draw.
     """
 
     order: str
-    idle: int
+    idle: int  # how many idle copies join the real ones
 
 
 class Layout(NamedTuple):
-    """All that differs between a model and its layout.
+    """All that differs between a model and its layout."""
 
-    walks: how each of the outermost boosters is walked, in the order of the model's tree.
-    whole_vectors: whether the rows of large matrices are filled up.
-    """
-
-    walks: tuple[Walk, ...] = ()
-    whole_vectors: bool = False
+    walks: tuple[Walk, ...] = ()  # of the outermost boosters, in the order of the model's tree
+    whole_vectors: bool = False  # whether the rows of large matrices are filled up
 
     @property
     def skips(self) -> bool:
@@ -124,9 +119,6 @@ def put_back(layout: Layout, state: State) -> State:
     if layout.whole_vectors:
         state = _replace(state, (RootState, CovarianceState), _cut)
     return state
-
-
-# ------------------------------------------------------------------------------------- boosters
 
 
 @model
@@ -258,9 +250,6 @@ def _row(k: Array, tree: _Tree) -> _Tree:
     return jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, k, keepdims=False), tree)
 
 
-# ------------------------------------------------------------------------------------- matrices
-
-
 class _Wide:
     """Mixed into a Newton learner: its states start with rows that are filled up."""
 
@@ -299,9 +288,6 @@ def _with_matrix(state: NewtonState, f: Callable[[Array], Array]) -> NewtonState
     if isinstance(state, RootState):
         return state._replace(T=f(state.T))
     return state._replace(P=f(state.P))
-
-
-# ---------------------------------------------------------------------------------------- trees
 
 
 def _outermost(tree: Any, kind: type) -> list[Any]:
