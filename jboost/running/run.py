@@ -209,7 +209,7 @@ def _refuse_bad(model: Learner, xs: Array, ds: Array) -> None:
         return
     bad = ~np.asarray(_good(model, xs, ds))
     if bad.any():
-        raise bad_rows(xs, ds, bad.reshape(len(xs), -1).any(axis=1))
+        raise bad_rows(xs, ds, np.asarray(bad.reshape(len(xs), -1).any(axis=1)))
 
 
 @jax.jit
