@@ -164,8 +164,8 @@ class SpanBoosting(GradientChain):
     adds to the error.
 
     Mean squared errors with 20 Newton copies and with one alone, both clipped to the range
-    (``experiments/bench/baselines.py``): puma8nh .1298 to .1361, mv .0255 to .0316, compactiv .0330 to
-    .0331; worse under drift, california .0597 to .0452. The gain comes from the clipping, which
+    (``experiments/bench/baselines.py``): puma8nh .1298 to .1361, mv .0255 to .0316, compactiv
+    .0330 to .0331; worse under drift, california .0597 to .0452. The gain comes from the clipping, which
     makes a sum of linear learners non-linear: on the first three sets, without any clipping, 20
     copies were no better than one.
 
