@@ -80,7 +80,8 @@ class Feed:
         if generator and not (model.needs_key or _draws(packing, generator, num_features, dtype)):
             # Only ``init`` took the key: the program is the one for models without a key.
             self._key_words = generator = None
-        levels = (FIRST_LEVEL, LATER_LEVEL) if plan.long else (plan.level, plan.level)
+        # None is XLA's own level: the plan's is for the plan's layout, which is not taken here.
+        levels = (FIRST_LEVEL, LATER_LEVEL) if plan.long else (None, None)
         self._programs = [_program(packing, generator, plan.kernel, level) for level in levels]
         self._packing, self._words = packing, _packed(packing, both)
         self._queue, self._waiting = np.zeros((QUEUE + 1, num_features + 2), dtype), 0
