@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any
 from jboost import baselines as baselines
 from jboost import engine as engine
 from jboost.automatic import auto
-from jboost.boosting.booster import boost
+from jboost.boosting.boost import boost
 from jboost.boosting.models import bnm_dr, bnm_ru, bnm_wu, bsgd_dr, bsgd_ru, bsgd_wu
 from jboost.boosting.modes import DataReuse, PoissonReuse, RandomUpdate, Weighted
-from jboost.combiners.aggregate import BOA, EWA, MLPoly
-from jboost.combiners.alike import ScaleAlike
-from jboost.combiners.combine import NSGD, Uniform
-from jboost.combiners.refine import Refined
+from jboost.combiners.convex import BOA, EWA, MLPoly
+from jboost.combiners.mean import NSGD, Uniform
+from jboost.combiners.refined import Refined
+from jboost.combiners.scaled import ScaleAlike
+from jboost.core import Learner, Transform, model, static
 from jboost.core import metrics as metrics
 from jboost.core.errors import ase
-from jboost.core.learner import Learner
-from jboost.core.model import model, static
-from jboost.core.transform import Transform
 from jboost.learners import (
     NLMS,
     SGD,
@@ -55,6 +53,7 @@ from jboost.wrappers.targets import targets
 from jboost.wrappers.weights import Budget, WeightColumn
 
 if TYPE_CHECKING:
+    from jboost import plots as plots
     from jboost.checkpoints.checkpoint import CheckpointError as CheckpointError
     from jboost.checkpoints.checkpoint import load, save
     from jboost.paper import datasets, theory
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
 _LATER = {
     "CheckpointError": "jboost.checkpoints.checkpoint",
     "datasets": "jboost.paper.datasets",
+    "plots": "jboost.plots",
     "hypergradient": "jboost.tuning.hypergradient",
     "load": "jboost.checkpoints.checkpoint",
     "report": "jboost.paper.report",

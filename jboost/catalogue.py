@@ -5,15 +5,13 @@ from the past, and a standardised target; the defaults are meant for these. "aut
 without being wrapped.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from jboost.automatic import SIZES, auto
 from jboost.boosting import models
-from jboost.core.learner import Learner
+from jboost.core import Learner
 from jboost.learners import NLMS, SGD, ForwardNewton, Newton
 from jboost.transforms import Bias, Impute, Scale, ScaleTarget
 from jboost.transforms.pipelines import pipeline

@@ -1,7 +1,5 @@
 """The ``jboost`` command: its arguments, its errors as sentences, its exit status."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -46,20 +46,32 @@ def test_its_files_exist():
     assert (ROOT / "experiments/paper/results/demo.png").stat().st_size < 200_000
 
 
-def test_the_names_in_its_map_exist():
-    table = README.split("## What there is")[1].split("\n\n")[1]
-    for row in table.splitlines()[2:]:
-        words = row.split("|")[2]
-        for name in re.findall(r"`(\w+(?:\.\w+)?)(?:\([^`]*)?`", words):
-            place = jb
-            for part in name.split("."):
-                place = getattr(place, part)
+def test_the_names_in_the_api_page_exist():
+    rows = (ROOT / "experiments/guides/api.md").read_text(encoding="utf-8").splitlines()
+    names = [
+        name
+        for row in rows
+        if row.startswith("| ") and row.count("|") == 3
+        for name in re.findall(r"`(\w+(?:\.\w+)?)(?:\([^`]*)?`", row.split("|")[2])
+    ]
+    assert len(names) > 50
+    for name in names:
+        thing = jb
+        for attribute in name.split("."):
+            thing = getattr(thing, attribute)
 
 
-def test_it_gives_the_two_commands_and_the_citation():
+def test_it_gives_the_commands_and_the_citation():
     (shell,) = blocks("sh")
-    assert 'pip install ".[plot]" && jboost demo' in shell
-    assert 'pip install ".[test]" && pytest' in shell
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert 'pip install ".[io,plot]"' in shell and "jboost demo" in shell
+    assert {"io", "plot"} <= {*extras["optional-dependencies"]}
+    assert '`pip install ".[test]" && pytest`' in README
     (citation,) = blocks("bibtex")
     for word in ("Kari", "Khan", "Ciftci", "Kozat", "1601.00549", "2016"):
         assert word in citation
+
+
+def test_a_learner_of_ones_own_is_twenty_lines():
+    (block,) = [block for block in blocks("python") if "class SignLMS" in block]
+    assert len(block.splitlines()) <= 20

@@ -127,7 +127,7 @@ def work(name: str, units: str, size: str, rows: int, keys: int) -> dict[str, An
 
 def river_times(xs: Any, ds: Any) -> dict[str, float]:
     """Microseconds a sample of two of river's regressors; none where river is not installed."""
-    from jboost.reports.peers import river_predictions
+    from experiments.shared.peers import river_predictions
 
     out = {}
     for name in TIMED:

@@ -26,8 +26,8 @@ from experiments.shared.experiment import Experiment
 from experiments.shared.figures import MARKERS, dress, style
 from jboost import plots
 from jboost.boosting.booster import RLS_COMBINER
-from jboost.combiners.aggregate import BOA, EWA, MLPoly
-from jboost.combiners.combine import from_mean
+from jboost.combiners.convex import BOA, EWA, MLPoly
+from jboost.combiners.mean import from_mean
 from jboost.learners import Learner
 from jboost.paper import datasets
 

@@ -18,7 +18,7 @@ from jax import Array
 
 import jboost as jb
 from jboost.boosting.booster import RLS_COMBINER, Boosted
-from jboost.combiners.combine import from_mean
+from jboost.combiners.mean import from_mean
 from jboost.learners import Learner
 
 SINGLE = ("SGD", "NM")

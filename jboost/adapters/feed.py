@@ -24,7 +24,8 @@ from jax.interpreters.partial_eval import dce_jaxpr
 from numpy.typing import ArrayLike
 
 from jboost.adapters.growth import carry_over
-from jboost.core.learner import Learner, State, float_dtype
+from jboost.core import Key, Learner, State
+from jboost.core.learner import float_dtype
 from jboost.core.numerics import usable
 from jboost.core.step import step
 from jboost.engine.folds import plan_for
@@ -64,12 +65,12 @@ class Feed:
     [6.0]
     """
 
-    def __init__(self, model: Learner, num_features: int, key: Array | None = None):
+    def __init__(self, model: Learner, num_features: int, key: Key = None):
         state = initial(model, num_features, jnp.result_type(float), key)
         self._begin(key, model, num_features, state)
 
     def _begin(
-        self, key: Array | None, model: Learner, num_features: int, state: State, learned: int = 0
+        self, key: Key, model: Learner, num_features: int, state: State, learned: int = 0
     ) -> None:
         self._key, self.model, self.num_features, self._learned = key, model, num_features, learned
         both = jax.tree.map(jnp.asarray, (model, state))

@@ -10,14 +10,15 @@ import numpy as np
 from jax import Array
 
 from jboost.boosting.booster import BoostedState
-from jboost.core.learner import Learner, State, float_dtype
+from jboost.core import Key, Learner, State
+from jboost.core.learner import float_dtype
 from jboost.engine.kernel import quickly
 from jboost.transforms.pipelines import PipelineState
 from jboost.transforms.target import ScaledState
 
 
 def carry_over(
-    model: Learner, old: State, new: State, widths: tuple[int, int], key: Array | None
+    model: Learner, old: State, new: State, widths: tuple[int, int], key: Key
 ) -> State | None:
     """Return ``new``, a first state for wider inputs, with what ``old`` has learned.
 
@@ -52,7 +53,7 @@ def carry_over(
 
 
 @quickly
-def _estimates(model: Learner, state: State, x: Array, key: Array | None) -> Array:
+def _estimates(model: Learner, state: State, x: Array, key: Key) -> Array:
     """Return the estimate of each learner of a booster, or else the estimate of the model."""
     reported = model.info(state, model.sample(state, x, jnp.nan, key=key))
     return reported["y"] if "y" in reported else model.predict(state, x)[None]

@@ -1,7 +1,5 @@
 """Presents a model as a river regressor, for single samples and mini-batches."""
 
-from __future__ import annotations
-
 import math
 import secrets
 from collections.abc import Hashable, Iterable, Mapping
@@ -13,8 +11,7 @@ from numpy.typing import ArrayLike
 
 from jboost import catalogue
 from jboost.adapters.feed import Feed
-from jboost.core import extras
-from jboost.core.learner import Learner
+from jboost.core import Learner, extras
 from jboost.wrappers.intervals import Intervals
 
 extras.need("river", "river")

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 
 from jboost import catalogue
 from jboost.adapters.feed import Feed
-from jboost.core import extras
-from jboost.core.learner import Learner, State
+from jboost.core import Learner, State, extras
 from jboost.wrappers.intervals import Intervals
 
 extras.need("sklearn", "sklearn")

@@ -1,28 +1,25 @@
-"""What a boosted model is held against: trivial predictions, and the boosters of the related work.
-
-Oza and Russell's bagging and Poisson boosting are aliases of :func:`jboost.boost`; online gradient
-boosting has a file of its own.
-"""
-
-from __future__ import annotations
+"""Trivial predictions, and the ensembles of Oza and Russell as aliases of :func:`jboost.boost`."""
 
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.boosting.booster import Boosted, boost
+from jboost.boosting.boost import boost
+from jboost.boosting.booster import Boosted
 from jboost.boosting.modes import PoissonReuse
-from jboost.combiners.combine import Uniform
-from jboost.core.learner import Learner
-from jboost.core.model import Number, model
+from jboost.combiners.mean import Uniform
+from jboost.core import DType, Key, Learner, Number, Sample, model
 from jboost.core.numerics import Sum, dtype_of
-from jboost.core.sample import Sample
 
 
 class MeanState(NamedTuple):
-    """Σ λ d and Σ λ."""
+    """The state of a running mean. Both sums are 0 at the start.
+
+    total: Σ λ d.
+    weight: Σ λ.
+    """
 
     total: Sum
     weight: Sum
@@ -30,7 +27,7 @@ class MeanState(NamedTuple):
 
 @model
 class RunningMean(Learner):
-    """The mean of the targets so far, weighted; 0 before the first. It does not look at x.
+    """The weighted mean of the targets so far, 0 before the first. It does not look at x.
 
     >>> learner = RunningMean()
     >>> state = learner.update(learner.init(1), jnp.zeros(1), 3.0)
@@ -39,17 +36,15 @@ class RunningMean(Learner):
     4.0
     """
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> MeanState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> MeanState:
         del num_features, key
         return MeanState(Sum.zeros((), dtype_of(dtype)), Sum.zeros((), dtype_of(dtype)))
 
     def predict(self, state: MeanState, x: ArrayLike) -> Array:
         del x
         weight = state.weight.total
-        some = weight > 0
-        return jnp.where(some, state.total.total / jnp.where(some, weight, 1), 0)
+        positive = weight > 0
+        return jnp.where(positive, state.total.total / jnp.where(positive, weight, 1), 0)
 
     def learn(self, state: MeanState, sample: Sample) -> MeanState:
         d, lam = sample.d, sample.weight * jnp.asarray(sample.repeats).astype(sample.d.dtype)
@@ -57,23 +52,24 @@ class RunningMean(Learner):
 
 
 class LastState(NamedTuple):
-    """The newest target."""
+    """The state of a persistent prediction.
+
+    d: the newest target, 0 at the start.
+    """
 
     d: Array
 
 
 @model
 class LastValue(Learner):
-    """The newest target as the prediction of the next (persistence); 0 before the first.
+    """The newest target as the prediction of the next (persistence), 0 before the first.
 
     >>> learner = LastValue()
     >>> float(learner.predict(learner.update(learner.init(1), jnp.zeros(1), 3.0), jnp.zeros(1)))
     3.0
     """
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> LastState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> LastState:
         del num_features, key
         return LastState(jnp.zeros((), dtype_of(dtype)))
 
@@ -86,11 +82,11 @@ class LastValue(Learner):
 
 
 def bagging(learner: Learner, m: int = 20) -> Boosted:
-    """Online bagging (Oza and Russell 2001): Poisson(1) repeats of a sample, the plain mean.
+    """Online bagging (Oza and Russell 2001): Poisson(1) repeats of a sample, and the plain mean.
 
-    With ``dependence=0`` every λ is 1, so this is the booster in another setting; a run needs a
-    key. Linear learners gain little from it: in ``experiments/bench/baselines.py`` 20 of them are
-    within 5 % of one alone, but for Newton on compactiv (.0301 to .0331).
+    It is the booster with ``dependence=0``, where every λ is 1. A run needs a key. Linear learners
+    gain little from it: in ``experiments/bench/baselines.py`` the error of 20 learners is within
+    5 % of that of one, except for Newton on compactiv (.0301 to .0331).
 
     >>> import jboost as jb
     >>> bagging(jb.Newton(0.99), m=5).needs_key
@@ -104,8 +100,9 @@ def bagging(learner: Learner, m: int = 20) -> Boosted:
 def poisson_boosting(learner: Learner, m: int = 20, *, target_mse: Number) -> Boosted:
     """Boosting by Poisson(λ) repeats and the plain mean, after Oza and Russell (2001).
 
-    Theirs is for classification: λ comes from the weights of the samples that earlier learners got
-    wrong, which regression has no counterpart of. Here λ is this library's, from squared errors.
+    Their algorithm is for classification: λ comes from the weights of the samples that earlier
+    learners got wrong. Regression has no counterpart of that; here λ is that of
+    :func:`jboost.boost`, which comes from squared errors.
 
     >>> import jboost as jb
     >>> poisson_boosting(jb.SGD(0.1), m=5, target_mse=0.1).m

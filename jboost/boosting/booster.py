@@ -1,45 +1,43 @@
-"""The booster: m learners in a chain, each told how much to care about a sample, then combined.
+"""The booster: m learners in a chain, each with a weight for every sample, and their combiner.
 
-One step, in the order of the paper's Algorithm 2: all estimates y; the combiner's d̂ = zᵀy; then
-the chain errors → l → λ; each learner by the mode that spends λ; δ and Λ; and z. A booster is a
-Learner, so it can be boosted, mixed, piped and swept like any other.
+A step follows the order of the paper's Algorithm 2. First come the estimates y of all learners and
+the combined estimate d̂ = zᵀy. Then the chain makes λ of the errors, each learner learns as the mode
+spends λ, δ and Λ are recorded, and the combiner learns z. A booster is a Learner, so it can be
+boosted, mixed, piped and swept like any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
 from jboost.boosting import copies
 from jboost.boosting.emphasis import Emphasis, EmphasisState
-from jboost.boosting.modes import Mode, Weighted
-from jboost.combiners.combine import NSGD, from_mean
-from jboost.core import checks, draws
-from jboost.core.learner import Learner, State, instance, required_key
-from jboost.core.model import Number, model, static
+from jboost.boosting.modes import Mode
+from jboost.core import DType, Key, Learner, Sample, State, draws, model, static
+from jboost.core.learner import required_key
 from jboost.core.numerics import dtype_of
-from jboost.core.sample import Sample
 from jboost.learners.newton import ForwardNewton
 
-# Recursive least squares in its forward form. Copies of a learner hardly differ until the stream
-# changes, and then all of a sudden: what z came to in the directions of their differences would
-# throw the estimate far off, and is held back by the leverage, which is large just there.
-# experiments/paper/README.md has it beside the plain form, for all six models on both of the
-# streams.
+# The default combiner: recursive least squares in its forward form. The copies of a learner hardly
+# differ until the stream changes, and then suddenly do. In the directions of their differences z is
+# not known well, and would throw the estimate far off. The forward form shrinks the estimate where
+# the leverage is large, which is just there. experiments/README.md compares it with the plain form,
+# for all six models on both streams.
 RLS_COMBINER = ForwardNewton(forgetting=0.999, ridge=1.0, max_variance=100.0, shrink=True)
 
-COMBINER = 2**31  # the combiner's number among the learners, where keys are told apart
+COMBINER = 2**31  # what is folded into a key for the combiner; a learner's number is smaller
 
 
 class BoostedState(NamedTuple):
     """The state of a booster.
 
-    t: how many samples it has learned, modulo 2³², 0 at the start.
+    t: the number of samples learned, modulo 2³², 0 at the start.
     wraps: how often t has passed 2³², 0 at the start.
     learners: the state of each group of alike learners, stacked along the first axis.
     emphasis: the record of δ and Λ.
@@ -54,29 +52,29 @@ class BoostedState(NamedTuple):
 
 
 class Spending(NamedTuple):
-    """What a booster makes of one sample, before anything is learned from it.
+    """How a booster spends one sample, before anything is learned from it."""
 
-    y: the estimate of each learner, (m,).
-    lam: the importance λ of the sample to each learner, (m,).
-    emphasis: the record of δ and Λ with the sample.
-    weight, repeats: what the mode makes of λ, (m,), or a number for all learners.
-    """
-
-    y: Array
-    lam: Array
-    emphasis: EmphasisState
-    weight: ArrayLike
-    repeats: ArrayLike
+    y: Array  # (m,) the estimate of each learner
+    lam: Array  # (m,) the importance λ of the sample to each learner
+    emphasis: EmphasisState  # the record of δ and Λ, this sample included
+    weight: ArrayLike  # (m,), or a number for all learners: the weight that the mode makes of λ
+    repeats: ArrayLike  # (m,), or a number for all learners: the repeats that the mode makes of λ
 
 
 @model
 class Boosted(Learner):
-    """m learners, their emphasis, the mode that spends it, and the combiner. Made by :func:`boost`.
+    """m learners, the emphasis of each, the mode that spends it, and the combiner.
 
-    ``learner`` is one learner of which there are m copies, or a tuple of groups; ``sizes`` says how
-    many copies there are in each group. A setting of a learner may hold one value, shared by its
-    copies, or one per copy. ``weight`` multiplies the learners' weights, the chain's Λ and the
-    combiner's weight; ``repeats`` is that many updates.
+    It is made by :func:`jboost.boost`. The weight of a sample multiplies the weights of the
+    learners, what enters Λ, and the weight of the combiner. Its repeats are that many updates.
+
+    Args:
+      learner: one learner of which there are m copies, or a tuple of such learners, called groups.
+        A setting of a learner holds one value, shared by its copies, or one value per copy.
+      emphasis: the rule that computes λ.
+      mode: how λ is spent.
+      combiner: the learner of the m estimates.
+      sizes: the number of copies in each group.
     """
 
     learner: Learner | tuple[Learner, ...]
@@ -105,15 +103,13 @@ class Boosted(Learner):
         """The different learners, each with all of its copies."""
         return self.learner if isinstance(self.learner, tuple) else (self.learner,)
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> BoostedState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> BoostedState:
         dtype = dtype_of(dtype)
 
-        def start(learner: Learner, key: Array | None = None) -> State:
+        def start(learner: Learner, key: Key = None) -> State:
             return learner.init(num_features, dtype, key=key)
 
-        groups = zip(self.groups, self.sizes, self._split(_keys(key, self.m)), strict=True)
+        groups = zip(self.groups, self.sizes, self._split(self._keys(key)), strict=True)
         learners = [
             copies.each(start, learner, size, keys if learner.needs_key else None)
             for learner, size, keys in groups
@@ -158,28 +154,30 @@ class Boosted(Learner):
         }
 
     def _learn_once(self, state: BoostedState, sample: Sample) -> BoostedState:
-        """Return the state after one update of each learner, as its mode wants it."""
+        """Return the state after one update of the booster."""
         spending = self._spend(state, sample)
         key = None
         if any(child.needs_key for child in (self.combiner, *self.groups)):
             key = required_key(sample.key)
             key = jax.random.fold_in(jax.random.fold_in(key, state.wraps), state.t)
-        told = sample.replace(repeats=spending.repeats, most_repeats=self.mode.most_repeats)
+        for_learners = sample.replace(repeats=spending.repeats, most_repeats=self.mode.most_repeats)
+        for_combiner = sample.replace(repeats=1, key=self._combiner_key(key))
         t = state.t + sample.good.astype(jnp.uint32)
         return BoostedState(
             t=t,
             wraps=state.wraps + (t < state.t).astype(jnp.uint32),
-            learners=self._learners_after(state, told, spending.weight, key),
+            learners=self._learners_after(state, for_learners, spending.weight, key),
             emphasis=jax.tree.map(
                 lambda new, old: jnp.where(sample.good, new, old), spending.emphasis, state.emphasis
             ),
             combiner=self.combiner.learn(
                 state.combiner,
-                sample.replace(repeats=1, key=self._combiner_key(key)).with_input(spending.y),
+                for_combiner.with_input(spending.y, self.combiner.takes_missing),
             ),
         )
 
     def _spend(self, state: BoostedState, sample: Sample) -> Spending:
+        """Return the estimates, λ, and what the mode makes of λ, before anything is learned."""
         y = self.estimates(state, sample.x)
         lam, emphasis = self.emphasis.weigh(state.emphasis, y, sample.d, sample.weight)
         uniform = None
@@ -189,44 +187,43 @@ class Boosted(Learner):
         return Spending(y, lam, emphasis, *self.mode.spend(lam, uniform))
 
     def _learners_after(
-        self, state: BoostedState, sample: Sample, lam: ArrayLike, key: Array | None
+        self, state: BoostedState, sample: Sample, weight: ArrayLike, key: Key
     ) -> tuple[State, ...]:
-        """Return the states of the learners; ``lam`` and ``sample.repeats`` may have a row each."""
+        """Return the states of the learners; weight and ``sample.repeats`` are numbers, or (m,)."""
 
         def learn(
-            learner: Learner, state: State, lam: Array | None, n: Array | None, key: Array | None
+            learner: Learner, state: State, lam: Array | None, n: Array | None, key: Key
         ) -> State:
-            told = sample.replace(key=key)
-            if lam is not None:
-                told = told.replace(weight=sample.weight * lam)
-            return learner.learn(state, told if n is None else told.replace(repeats=n))
+            lam = jnp.asarray(weight, sample.weight.dtype) if lam is None else lam
+            repeats = sample.repeats if n is None else n
+            sample_k = sample.replace(weight=sample.weight * lam, repeats=repeats, key=key)
+            return learner.learn(state, sample_k)
 
         groups = zip(
-            *(self.groups, self.sizes, state.learners),
-            *(self._split(rows) for rows in (lam, sample.repeats, _keys(key, self.m))),
+            self.groups,
+            self.sizes,
+            state.learners,
+            self._split(weight),
+            self._split(sample.repeats),
+            self._split(self._keys(key)),
             strict=True,
         )
         return tuple(
-            self._each_that_learns(learn, *group, keys if group[0].needs_key else None)
-            for *group, keys in groups
+            self._each_that_learns(
+                learn, learner, size, states, weights, repeats, keys if learner.needs_key else None
+            )
+            for learner, size, states, weights, repeats, keys in groups
         )
 
     def _each(self, f: Callable[..., State], learner: Learner, size: int, *rows: State) -> State:
-        """Return f(learner, …) for every copy. How copies lie in memory is decided here."""
+        """Return f(learner, …) for every copy; the engine overrides how copies lie in memory."""
         return copies.each(f, learner, size, *rows)
 
     def _each_that_learns(
-        self,
-        f: Callable[..., State],
-        learner: Learner,
-        size: int,
-        states: State,
-        lam: Array | None,
-        repeats: Array | None,
-        keys: Array | None,
+        self, f: Callable[..., State], learner: Learner, size: int, *rows: State
     ) -> State:
         """Return f(learner, state, λ, n, key) for every copy: the states after an update."""
-        return self._each(f, learner, size, states, lam, repeats, keys)
+        return self._each(f, learner, size, *rows)
 
     def _split(self, rows: ArrayLike | None) -> list[Array | None]:
         """Return the rows of each group; None where there is not one row per learner."""
@@ -235,108 +232,11 @@ class Boosted(Learner):
         rows, starts = jnp.asarray(rows), [sum(self.sizes[:g]) for g in range(len(self.sizes))]
         return [rows[start : start + size] for start, size in zip(starts, self.sizes, strict=True)]
 
-    def _combiner_key(self, key: Array | None) -> Array | None:
+    def _keys(self, key: Key) -> Array | None:
+        """Return a key for each learner."""
+        return draws.keys(key, jnp.arange(self.m, dtype=jnp.uint32))
+
+    def _combiner_key(self, key: Key) -> Array | None:
         if key is None or not self.combiner.needs_key:
             return None
         return jax.random.fold_in(key, COMBINER)
-
-
-def _keys(key: Array | None, count: int) -> Array | None:
-    """Return a key for each learner."""
-    if key is None:
-        return None
-    numbers = jnp.arange(count, dtype=jnp.uint32)
-    return jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
-
-
-def boost(
-    learner: Learner | Sequence[Learner] | Callable[[int], Learner],
-    m: int | None = None,
-    *,
-    target_mse: Number,
-    dependence: Number | None = None,
-    mode: Mode | None = None,
-    combiner: Learner | None = None,
-    guarantee: Number | None = None,
-    chain: str = "prefix",
-    literal: bool = False,
-) -> Boosted:
-    """Boost m copies of a learner, or a list of different ones: the paper's Algorithms 1 and 2.
-
-    At every sample learner k gets the importance λ^(k) = min{1, δ^(c·l^(k))}. The total loss
-    l^(k) = Σ_{j<k} [σ_m² − (e^(j))²] says how well the learners before it did, and δ is its own
-    weighted MSE/4 so far. The estimates are combined as d̂ = zᵀy.
-
-    With ``dependence=0`` every λ is 1: the ordinary mixture of experts.
-
-    It is made for targets of about unit size: put it inside ``ScaleTarget`` where they are not. The
-    default combiner's ridge is in those units, and in float32 it loses its digits far above them.
-
-    Args:
-      learner: a learner, or a list of them (then m is its length), or a function that makes the
-        k-th, k = 0 … m − 1. Learners that differ in their floats alone run as one stack; a
-        learner whose floats have shape (m,) is such a stack already. Copies of a learner that draws
-        at its start, such as one behind ``RandomFourier``, draw differently.
-      m: the number of learners, at least 1.
-      target_mse: σ_m² ≥ 0, the modified desired MSE; about the MSE that is hoped for.
-      dependence: c ≥ 0, by default 1.
-      mode: how λ is spent, by default ``Weighted()``.
-      combiner: a learner on the m predictions, started at their mean; by default
-        ``ForwardNewton(0.999, ridge=1.0, max_variance=100.0, shrink=True)``, in literal models
-        ``NSGD(step_size=0.01, epsilon=0.0)``.
-      guarantee: σ² in (0, 1): Algorithm 1, λ = min{1, (σ²)^(l/2)}. Not together with dependence.
-      chain: "prefix" sums the chain at once, "scan" walks it with an inner ``lax.scan``.
-      literal: δ₀ = 0, y clipped inside δ and no floor under δ, as printed.
-
-    >>> import jax, jboost as jb
-    >>> xs, ds = jb.streams.duffing(1000)
-    >>> model = jb.boost([jb.SGD(0.1), jb.Newton(0.999)], target_mse=0.2, mode=jb.RandomUpdate())
-    >>> state, trace = jb.run(model, xs, ds, key=jax.random.key(0))
-    >>> trace.prediction.shape
-    (1000,)
-    """
-    if callable(learner) and not isinstance(learner, type):
-        learner = [learner(k) for k in range(checks.whole("m", m, at_least=1))]
-    if isinstance(learner, (list, tuple)):
-        if not learner:
-            raise ValueError(
-                "learner must be a Learner or a list of at least one; got an empty list"
-            )
-        if m is not None and m != len(learner):
-            raise ValueError(
-                f"m must be the length of the list of learners, {len(learner)}; got {m}"
-            )
-        groups = copies.groups_of_alike([instance("learner", member) for member in learner])
-        learners = tuple(copies.stack(group) for group in groups)
-        sizes = tuple(len(group) for group in groups)
-    else:
-        if m is None:
-            raise ValueError("m, the number of copies of the learner, is missing; got None")
-        learners = (instance("learner", learner),)
-        sizes = (checks.whole("m", m, at_least=1),)
-    if guarantee is not None and dependence is not None:
-        raise ValueError(
-            f"guarantee={guarantee!r} is Algorithm 1, whose exponent is l/2: give no dependence; "
-            f"got dependence={dependence!r}"
-        )
-    emphasis = Emphasis(
-        target_mse=target_mse,
-        dependence=1.0 if dependence is None else dependence,
-        guarantee=guarantee,
-        chain=chain,
-        literal=literal,
-    )
-    if combiner is None:
-        combiner = NSGD(step_size=0.01, epsilon=0.0) if literal else RLS_COMBINER
-    mode = Weighted() if mode is None else mode
-    boosted = Boosted(
-        learner=learners[0] if len(learners) == 1 else learners,
-        emphasis=emphasis,
-        mode=checks.instance("mode", mode, Mode, "Weighted(), DataReuse(…), RandomUpdate() or so"),
-        combiner=from_mean(instance("combiner", combiner, "NSGD(step_size=0.01)")),
-        sizes=sizes,
-    )
-    for group, size in zip(learners, sizes, strict=True):
-        copies.check(group, size)
-    copies.check(emphasis, boosted.m)
-    return boosted

@@ -1,42 +1,41 @@
-"""Copies of a learner run as one: a setting that they share, or one value for each.
+"""Many copies of a learner, computed as one.
 
-A learner inside a booster is written once. Each of its settings holds one value, shared by the
-copies, or an array with one value per copy. Boosters nest, so a setting may have an axis for each
-booster around it; axes are read from the inside out.
+A booster holds one learner for all of its copies. Each setting of that learner is one value, shared
+by the copies, or an array with one value per copy. Boosters nest, so a setting may have an axis for
+each booster around it: the first axis belongs to the outermost booster.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
 
-from jboost.core.learner import Learner, State
+from jboost.core import Learner, State
 
 
 def each(f: Callable[..., State], learner: Learner, count: int, *stacked: State) -> State:
-    """Return f(copy, …) for every copy of a learner, with the rows of ``stacked``.
+    """Return f(copy, row, …) for every copy of a learner, with one row of each of ``stacked``.
 
-    Settings that the copies share stay unbatched: what depends on them alone is computed once.
-    None among ``stacked`` stays None.
+    Settings that the copies share stay unbatched, so what depends on them alone is computed once.
+    None among ``stacked`` is passed on as None.
     """
     varied, copy_with = apart(learner)
 
-    def call(varied: list[Any], rows: tuple[State, ...]) -> State:
+    def call(varied: list[Array], rows: tuple[State, ...]) -> State:
         return f(copy_with(varied), *rows)
 
     return jax.vmap(call, axis_size=count)(varied, stacked)
 
 
-def apart(learner: Learner) -> tuple[list[jax.Array], Callable[[list[Any]], Learner]]:
-    """Return the settings that differ between the copies, and what makes a copy from its values."""
+def apart(learner: Learner) -> tuple[list[Array], Callable[[list[Array]], Learner]]:
+    """Return the settings that differ between copies, and a function that makes a copy of them."""
     leaves, structure = jax.tree.flatten(learner)
     differ = differs_by_copy(learner)
 
-    def copy_with(values: list[Any]) -> Learner:
+    def copy_with(values: list[Array]) -> Learner:
         remaining = iter(values)
         pairs = zip(leaves, differ, strict=True)
         return structure.unflatten([next(remaining) if varies else leaf for leaf, varies in pairs])
@@ -45,13 +44,13 @@ def apart(learner: Learner) -> tuple[list[jax.Array], Callable[[list[Any]], Lear
     return [jnp.asarray(leaf) for leaf, varies in pairs if varies], copy_with
 
 
-def differs_by_copy(model: Any) -> list[bool]:
+def differs_by_copy(model: object) -> list[bool]:
     """Return, for each setting of a copied model, whether it holds one value per copy."""
     leaves = jax.tree.leaves(model)
     return [jnp.ndim(leaf) > level for leaf, level in zip(leaves, _levels(model), strict=True)]
 
 
-def check(model: Any, count: int) -> None:
+def check(model: object, count: int) -> None:
     """Refuse a setting that is neither one value nor one for each of the copies."""
     paths = jax.tree_util.tree_flatten_with_path(model)[0]
     for (path, leaf), level in zip(paths, _levels(model), strict=True):
@@ -67,8 +66,8 @@ def check(model: Any, count: int) -> None:
 def groups_of_alike(learners: list[Learner]) -> list[list[Learner]]:
     """Group neighbours of one structure: stacked, they run much faster than as a list.
 
-    A booster with a setting that its own learners share is left alone: the setting's new axis would
-    be taken for one over these.
+    A booster whose learners share a setting is a group by itself: if it were stacked, the new axis
+    of that setting would be taken for an axis over those learners.
     """
     groups: list[list[Learner]] = []
     for learner in learners:
@@ -81,21 +80,22 @@ def groups_of_alike(learners: list[Learner]) -> list[list[Learner]]:
 
 
 def stack(learners: list[Learner]) -> Learner:
-    """Return learners of one structure as one, each of its settings with an axis over them."""
+    """Return learners of one structure as one learner with an array for each setting."""
     if len(learners) == 1:
         return learners[0]
 
-    def join(*leaves: Any) -> Any:
+    def join(*leaves: ArrayLike) -> Array | np.ndarray:
         on_device = any(isinstance(leaf, jax.Array) for leaf in leaves)
         return (jnp if on_device else np).stack(leaves)
 
     return jax.tree.map(join, *learners)
 
 
-def _levels(node: Any) -> list[int]:
-    """Return, for each setting of a model, how many axes it may have for boosters inside.
+def _levels(node: object) -> list[int]:
+    """Return, for each setting of a model, how many boosters inside the model hold it.
 
-    A class says with ``per_learner`` which of its fields may hold a value per learner.
+    The setting may have an axis for each of these. A class says with ``per_learner`` which of its
+    fields may hold a value per learner.
     """
     fields = getattr(type(node), "per_learner", ())
     if fields:
@@ -106,7 +106,7 @@ def _levels(node: Any) -> list[int]:
             level + (path[0].name in fields) for path, child in children for level in _levels(child)
         ]
 
-    def holds_learners(child: Any) -> bool:
+    def holds_learners(child: object) -> bool:
         return bool(getattr(type(child), "per_learner", ()))
 
     children = jax.tree.leaves(node, is_leaf=holds_learners)
@@ -115,12 +115,12 @@ def _levels(node: Any) -> list[int]:
     ]
 
 
-def _shares_inside(model: Any) -> bool:
+def _shares_inside(model: object) -> bool:
     """Return whether the learners of a booster inside a model share a setting."""
     leaves = jax.tree.leaves(model)
     return any(jnp.ndim(leaf) < level for leaf, level in zip(leaves, _levels(model), strict=True))
 
 
-def _structure_and_shapes(learner: Learner) -> tuple[Any, list[tuple[int, ...]]]:
+def _structure_and_shapes(learner: Learner) -> tuple[object, list[tuple[int, ...]]]:
     leaves, structure = jax.tree.flatten(learner)
     return structure, [jnp.shape(leaf) for leaf in leaves]

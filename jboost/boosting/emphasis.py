@@ -13,8 +13,6 @@ The errors are a-priori, so λ of all learners is known before any of them is up
 over k is a prefix sum. ``chain="scan"`` walks it literally, one learner after the other.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
@@ -23,16 +21,15 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import DTypeLike
 
-from jboost.core import checks
-from jboost.core.model import Number, model, static
+from jboost.core import Number, checks, model, static
 from jboost.core.numerics import LARGEST, Sum
 from jboost.core.products import sums_before
 
-# δ = 0 with l > 0 gives λ = 0, so that δ and the learner never change again: a deadlock that the
-# first sample always reaches. A small floor ends it.
+# δ = 0 with l > 0 makes λ = 0, and then δ and the learner never change again. The first sample
+# always reaches that deadlock; a small floor under δ ends it.
 SMALLEST_DELTA = 1e-6
 
-# The largest square of an error that counts for l: beyond it l is as good as −∞ and λ is 1.
+# The largest square of an error that enters l. Beyond it l is as good as −∞ and λ is 1.
 LARGEST_SQUARE = LARGEST**2
 
 
@@ -49,13 +46,17 @@ class EmphasisState(NamedTuple):
 
 @model
 class Emphasis:
-    """Computes λ from the errors of the learners before, and keeps the record of δ and Λ.
+    """The rule that computes λ from the errors of the learners before, and records δ and Λ.
 
-    With ``guarantee`` = σ² it is Algorithm 1: λ = min{1, (σ²)^(l/2)}, eq. `weights_original`.
-
-    ``literal`` keeps the printed recursion: δ₀ = 0 (with 0⁰ = 1, 0⁺ = 0, 0⁻ → 1) and the estimate
-    clipped to [−1, 1] inside δ. Otherwise δ is at least 1e-6 and grows by min(1, e²/4), which is
-    the paper's where |d| ≤ 1 and |y| ≤ 1, and keeps 0 ≤ δ ≤ 1 for any target.
+    Args:
+      target_mse: σ_m² ≥ 0.
+      dependence: c ≥ 0.
+      guarantee: σ² in (0, 1) for Algorithm 1: λ = min{1, (σ²)^(l/2)}, eq. `weights_original`.
+      chain: "prefix" sums the chain at once, "scan" walks it with an inner ``lax.scan``.
+      literal: whether to follow the printed recursion: δ₀ = 0 (with 0⁰ = 1, 0⁺ = 0, 0⁻ → 1), and
+        the estimate clipped to [−1, 1] inside δ. Otherwise δ is at least 1e-6, and an error enters
+        it as min(1, e²/4). That is the paper's δ where |d| ≤ 1 and |y| ≤ 1, and 0 ≤ δ ≤ 1 for any
+        target.
     """
 
     target_mse: Number
@@ -65,14 +66,13 @@ class Emphasis:
     literal: bool = static(default=False)
 
     def __post_init__(self) -> None:
-        target_mse = checks.number("target_mse", self.target_mse, at_least=0)
-        object.__setattr__(self, "target_mse", target_mse)
-        dependence = checks.number("dependence", self.dependence, at_least=0)
-        object.__setattr__(self, "dependence", dependence)
-        if self.guarantee is not None:
-            guarantee = checks.number("guarantee", self.guarantee, above=0, below=1)
-            object.__setattr__(self, "guarantee", guarantee)
-        checks.choice("chain", self.chain, ("prefix", "scan"))
+        checks.fields(
+            self,
+            target_mse=checks.a_number(at_least=0),
+            dependence=checks.a_number(at_least=0),
+            guarantee=checks.or_none(checks.a_number(above=0, below=1)),
+            chain=checks.one_of("prefix", "scan"),
+        )
 
     def init(self, m: int, dtype: DTypeLike) -> EmphasisState:
         """Return the record of m learners before any data."""
@@ -81,14 +81,14 @@ class Emphasis:
     def delta(self, state: EmphasisState) -> Array:
         """Return δ_{t−1} of each learner."""
         Lam, loss = state.Lam.total, state.loss.total
-        some = Lam > jnp.finfo(Lam.dtype).tiny ** 0.5  # the quotient's derivative divides by Λ²
-        delta = jnp.where(some, loss / jnp.where(some, Lam, 1), 0)
+        positive = Lam > jnp.finfo(Lam.dtype).tiny ** 0.5  # the derivative of loss/Λ divides by Λ²
+        delta = jnp.where(positive, loss / jnp.where(positive, Lam, 1), 0)
         return delta if self.literal else jnp.maximum(delta, SMALLEST_DELTA)
 
     def importance(self, delta: Array, loss: Array) -> Array:
         """Return λ = min{1, δ^(c·l)} = exp(c min{0, l·ln δ}).
 
-        Written so, its gradient is finite everywhere, and at c = 0 it is the one towards larger c.
+        In the second form its gradient is finite everywhere; at c = 0 it is that from above.
         """
         c = jnp.asarray(self.dependence, loss.dtype)
         if self.guarantee is not None:
@@ -101,9 +101,9 @@ class Emphasis:
 
         if not self.literal:
             return power(delta)
-        some = delta > tiny
-        lam = power(jnp.where(some, delta, 1))
-        return jnp.where(some, lam, jnp.where(c * loss > 0, jnp.zeros_like(lam), 1))
+        positive = delta > tiny
+        lam = power(jnp.where(positive, delta, 1))
+        return jnp.where(positive, lam, jnp.where(c * loss > 0, jnp.zeros_like(lam), 1))
 
     def record(self, state: EmphasisState, y: Array, d: Array, lam: Array) -> EmphasisState:
         """Return the record with one more sample of weight λ."""
@@ -121,8 +121,8 @@ class Emphasis:
         ``weight`` is the importance of the whole sample: it multiplies what enters Λ and δ.
         """
         target_mse = jnp.broadcast_to(jnp.asarray(self.target_mse, y.dtype), y.shape)
-        # Two samples near the largest that are usable make an estimate whose square overflows, and
-        # 0 · ∞ in what follows is NaN for ever.
+        # An estimate after samples near the largest usable number may have a square that overflows,
+        # and 0 · ∞ below would be NaN for ever.
         gain = target_mse - jnp.minimum(jnp.square(d - y), LARGEST_SQUARE)
         if self.chain == "prefix":
             lam = self.importance(self.delta(state), sums_before(gain))

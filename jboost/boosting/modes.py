@@ -1,19 +1,18 @@
 """How a booster spends λ: as a weight, as a number of repeats, or as a probability.
 
-A mode turns λ into the weight and the repeats of the sample that each learner is given. Modes are
-types so that a model says what it does, and pytrees so that they cost no retracing.
+A mode turns λ into the weight and the repeats of the sample that each learner is given. A mode is a
+type, so that the printed model says what it does, and a pytree, so that it is not compiled anew for
+every value.
 """
 
-from __future__ import annotations
-
 import abc
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jboost.core import checks
-from jboost.core.model import model, static
+from jboost.core import checks, model, static
 
 # P(n > 12) for a Poisson variable of mean 1 is 6e-11, far below the 2⁻²⁴ grid of a uniform draw.
 LARGEST_POISSON = 12
@@ -22,10 +21,7 @@ LARGEST_POISSON = 12
 class Mode(abc.ABC):
     """Base class of the modes. Subclasses are decorated with :func:`jboost.model`."""
 
-    @property
-    def needs_key(self) -> bool:
-        """Whether ``spend`` looks at the uniform draws."""
-        return False
+    needs_key: ClassVar[bool] = False  # whether `spend` looks at the uniform draws
 
     @property
     def most_repeats(self) -> int | None:
@@ -67,7 +63,7 @@ class DataReuse(Mode):
     max_reuse: int = static(default=5)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "max_reuse", checks.whole("max_reuse", self.max_reuse, at_least=1))
+        checks.fields(self, max_reuse=checks.a_whole_number(at_least=1))
 
     @property
     def most_repeats(self) -> int:
@@ -86,9 +82,7 @@ class RandomUpdate(Mode):
     [True, False]
     """
 
-    @property
-    def needs_key(self) -> bool:
-        return True
+    needs_key: ClassVar[bool] = True
 
     @property
     def most_repeats(self) -> int:
@@ -103,15 +97,13 @@ class RandomUpdate(Mode):
 class PoissonReuse(Mode):
     """Oza's data reuse: each learner learns the sample n ~ Poisson(λ) times.
 
-    n is the inverse of the Poisson distribution function at one uniform number.
+    n is the inverse of the Poisson distribution function at a uniform draw.
 
     >>> PoissonReuse().spend(jnp.array([1.0, 1.0]), jnp.array([0.3, 0.99]))[1].tolist()
     [0, 4]
     """
 
-    @property
-    def needs_key(self) -> bool:
-        return True
+    needs_key: ClassVar[bool] = True
 
     @property
     def most_repeats(self) -> int:

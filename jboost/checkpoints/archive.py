@@ -8,8 +8,6 @@ of the file, and then compares digests. It interprets no zip directory, array he
 takes memory only in proportion to the bytes that are there.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.metadata
 import io

@@ -6,8 +6,6 @@ A writer holds a lock on its temporary file. The system drops the lock when the 
 however it ends; a temporary file without a lock is a leftover, which the next writer removes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

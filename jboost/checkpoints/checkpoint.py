@@ -5,8 +5,6 @@ turns a model into JSON. A state is stored as the list of its leaves. It is rebu
 that the model's ``init`` gives it, so that a file can only become a state of the model it names.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -27,8 +25,7 @@ from jboost.checkpoints.description import (
     rebuild,
     refuse_narrowing,
 )
-from jboost.core import checks
-from jboost.core.learner import Learner, State
+from jboost.core import Learner, State, checks
 from jboost.core.template import mismatch, size_of, template
 
 

@@ -15,8 +15,6 @@ imported, called or evaluated because a file says so. Numbers come back exactly,
 | anything else in a static field    | {"opaque": its name}: whoever loads the file must supply it |
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re
@@ -29,7 +27,7 @@ import numpy as np
 
 from jboost.checkpoints.archive import DTYPES, Arrays, CheckpointError
 from jboost.core import checks
-from jboost.core.model import MODELS, name_of
+from jboost.core.pytree import MODELS, name_of
 
 DEEPEST = 100  # levels of nesting; far below where Python's own stack would end
 

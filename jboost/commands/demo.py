@@ -1,7 +1,5 @@
 """``jboost demo``: the paper's eight algorithms on its chaotic stream."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from pathlib import Path

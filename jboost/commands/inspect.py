@@ -1,7 +1,5 @@
 """``jboost inspect``: what a checkpoint holds."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """``jboost models``: the models by name, with their settings."""
 
-from __future__ import annotations
-
 import argparse
 
 from jboost import catalogue

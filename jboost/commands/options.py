@@ -1,7 +1,5 @@
 """Options for the data and the model, which ``run`` and ``sweep`` share."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import os
@@ -22,7 +20,7 @@ from jboost.commands.terminal import (
     name_and_value,
     whole_number,
 )
-from jboost.core.learner import Learner
+from jboost.core import Learner
 from jboost.core.template import template
 from jboost.files import sources
 from jboost.files.columns import Columns, DataError

@@ -18,8 +18,8 @@ from jboost import plots
 from jboost.automatic import experts
 from jboost.checkpoints.atomic import replacing
 from jboost.commands.terminal import DONE, FAILED, print_error
+from jboost.core import Learner
 from jboost.core.extras import MissingExtra
-from jboost.core.learner import Learner
 from jboost.core.numerics import LARGEST
 from jboost.files.columns import Columns
 from jboost.reports import page, pictures

@@ -1,7 +1,5 @@
 """``jboost run``: learn a file or a pipe, predicting every row before its answer is seen."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses
@@ -35,8 +33,7 @@ from jboost.commands.terminal import (
     new_picture,
     whole_number,
 )
-from jboost.core import checks
-from jboost.core.learner import Learner
+from jboost.core import Learner, checks
 from jboost.core.progress import Progress
 from jboost.files.columns import Columns
 from jboost.files.predictions import Predictions
@@ -221,7 +218,8 @@ def _learn(
     with contextlib.ExitStack() as stack:
         progress = stack.enter_context(Progress())
         stream = stack.enter_context(_stream(args, source, resumed, done, watch))
-        if stream.extra != (resumed.extra if resumed else {}):  # after we read it, before our claim
+        # Another process may have written the file between our reading it and our claiming it.
+        if stream.extra != (resumed.extra if resumed else {}):
             raise CommandError(f"{args.checkpoint} was written by another process; start again")
         out = stack.enter_context(_predictions(args, resumed, stream.position, watch.intervals))
         stream.extra |= done.description

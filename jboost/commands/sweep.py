@@ -1,7 +1,5 @@
 """``jboost sweep``: a model at every point of a grid, on one file."""
 
-from __future__ import annotations
-
 import argparse
 import csv
 import io
@@ -26,7 +24,7 @@ from jboost.commands.terminal import (
     new_picture,
     whole_number,
 )
-from jboost.core.learner import Learner
+from jboost.core import Learner
 from jboost.sweeps.results import Table
 from jboost.sweeps.sweep import sweep
 

@@ -1,7 +1,5 @@
 """What all subcommands share: exit statuses, errors in one sentence, arguments checked early."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys
@@ -30,14 +28,14 @@ class CommandError(Exception):
 
 
 @contextmanager
-def explaining(what_failed: str, status: int = FAILED) -> Iterator[None]:
+def explaining(what_failed: str) -> Iterator[None]:
     """Turn an error of the system into the sentence "what failed: the system's reason"."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise CommandError(f"{what_failed}: {error.strerror or error}", status) from None
+        raise CommandError(f"{what_failed}: {error.strerror or error}") from None
 
 
 def help_texts(description: str, epilog: str) -> dict[str, Any]:

@@ -1,5 +1,26 @@
-"""The protocols (Learner, Transform, Network) and the tools that every other room is built with.
+"""The protocols (Learner, Wrapper, Transform, Network) and what every other room is built with.
 
-Numerics, linear algebra of the inner loop, random draws, metrics, argument checks and state
-templates live here. This room imports from no other.
+`sample` is what a learner learns from, `step` one step of a run; `numerics`, `products` and `draws`
+serve the inner loop; `checks`, `arrays` and `template` guard the doors; `metrics` and `errors`
+score. This room imports from no other.
 """
+
+from jboost.core.learner import Learner, State, Wrapper
+from jboost.core.network import Network
+from jboost.core.pytree import DType, Key, Number, model, static
+from jboost.core.sample import Sample
+from jboost.core.transform import Transform
+
+__all__ = [
+    "DType",
+    "Key",
+    "Learner",
+    "Network",
+    "Number",
+    "Sample",
+    "State",
+    "Transform",
+    "Wrapper",
+    "model",
+    "static",
+]

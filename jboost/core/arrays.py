@@ -1,7 +1,5 @@
 """What a caller passes as an array, checked and cast."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -8,8 +8,6 @@ and rules that say the same of a field: ``a_number(above=0)``, ``a_whole_number`
 ``of_kind``.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from functools import partial

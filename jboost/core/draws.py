@@ -6,12 +6,12 @@ multiplications and three shifts, and every input bit flips every output bit wit
 to ½. A draw depends on nothing else, so a run cut anywhere and resumed draws the same numbers.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import DTypeLike
+
+from jboost.core.pytree import Key
 
 GOLDEN = 0x9E3779B9  # 2³²/φ: spreads consecutive counters before they are mixed
 
@@ -34,3 +34,8 @@ def uniform(key: Array, t: tuple[Array, Array], m: int, dtype: DTypeLike) -> Arr
     k = jnp.arange(1, m + 1, dtype=jnp.uint32)
     bits = _mix(_mix(h + k * jnp.uint32(GOLDEN)) ^ h)
     return (bits >> 8).astype(dtype) * jnp.asarray(2.0**-24, dtype)
+
+
+def keys(key: Key, numbers: Array) -> Array | None:
+    """Return a key for each of the numbers, such as those of learners; None without a key."""
+    return None if key is None else jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)

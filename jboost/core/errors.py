@@ -1,7 +1,5 @@
 """Squared errors of a whole stream, summed so that long float32 streams keep their digits."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jax import Array

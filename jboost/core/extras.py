@@ -1,7 +1,5 @@
 """Imports packages that only parts of the library need, with a clear error if one is missing."""
 
-from __future__ import annotations
-
 import importlib
 from types import ModuleType
 

@@ -13,8 +13,6 @@ A subclass writes ``init``, ``predict`` and ``learn``. ``update`` is written onc
 ``repeats`` (a whole number) are how a booster speaks to its learners.
 """
 
-from __future__ import annotations
-
 import abc
 from typing import Any, ClassVar
 
@@ -24,7 +22,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
-from jboost.core.model import Number
+from jboost.core.pytree import DType, Key, Number
 from jboost.core.sample import Sample
 
 State = Any  # any pytree of arrays
@@ -77,9 +75,7 @@ class Learner(abc.ABC):
         return False
 
     @abc.abstractmethod
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> State:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
         """Return the state before any data."""
 
     @abc.abstractmethod
@@ -101,7 +97,7 @@ class Learner(abc.ABC):
         *,
         weight: Number = 1.0,
         repeats: ArrayLike = 1,
-        key: Array | None = None,
+        key: Key = None,
     ) -> Sample:
         """Make the sample that ``learn`` takes, in the dtype of the state."""
         return Sample.of(
@@ -122,7 +118,7 @@ class Learner(abc.ABC):
         *,
         weight: Number = 1.0,
         repeats: ArrayLike = 1,
-        key: Array | None = None,
+        key: Key = None,
     ) -> State:
         """Return the state after learning (x, d) ``repeats`` times with importance ``weight``.
 
@@ -199,7 +195,7 @@ def float_dtype(state: State) -> DTypeLike:
     return jnp.result_type(float)
 
 
-def required_key(key: Array | None) -> Array:
+def required_key(key: Key) -> Array:
     """Return the key of a model that draws, or say that it is missing."""
     if key is None:
         raise ValueError("key is missing: this model draws at random; pass key=jax.random.key(0)")

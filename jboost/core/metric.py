@@ -16,12 +16,12 @@ from typing import ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
 from jboost.core import checks
 from jboost.core.errors import long_sum
-from jboost.core.model import Number, model, static
 from jboost.core.numerics import Sum, dtype_of, usable
+from jboost.core.pytree import DType, Number, model, static
 
 Bound = ArrayLike | None  # of an interval, or of a column of intervals; None where there is none
 
@@ -94,7 +94,7 @@ class Metric:
                 f"got fading={self.fading!r} and window={self.window!r}"
             )
 
-    def init(self, dtype: DTypeLike | None = None) -> MetricState:
+    def init(self, dtype: DType = None) -> MetricState:
         """Return the state before any sample."""
         dtype = dtype_of(dtype)
         past = jnp.zeros(self.memory, dtype)

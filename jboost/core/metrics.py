@@ -15,23 +15,21 @@ Samples whose target is not usable do not count. A metric sums a few terms of ev
 ``fading=γ`` weights the terms of n samples ago by γⁿ; ``window=n`` counts the last n samples alone.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
 from jboost.core import checks
 from jboost.core.arrays import real
 from jboost.core.errors import long_sum
 from jboost.core.learner import State
 from jboost.core.metric import Answer, Bound, Metric, MetricState, Ring, ratio
-from jboost.core.model import Number, model
 from jboost.core.numerics import Sum
+from jboost.core.pytree import DType, Number, model
 
 
 @model
@@ -205,7 +203,7 @@ def curve(
     return _fold(metrics, _columns(ds, prediction, low, high), True)
 
 
-def init(metrics: Metrics, dtype: DTypeLike | None = None) -> State:
+def init(metrics: Metrics, dtype: DType = None) -> State:
     """Return the states of a pytree of metrics before any sample."""
     return _each(lambda metric: metric.init(dtype), metrics)
 

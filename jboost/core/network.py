@@ -7,13 +7,13 @@
 squares.
 """
 
-from __future__ import annotations
-
 import abc
 from typing import Any
 
 from jax import Array
 from jax.typing import DTypeLike
+
+from jboost.core.pytree import Key
 
 Params = Any  # any pytree of float arrays
 
@@ -27,7 +27,7 @@ class Network(abc.ABC):
         return True
 
     @abc.abstractmethod
-    def init(self, num_features: int, dtype: DTypeLike, key: Array | None) -> Params:
+    def init(self, num_features: int, dtype: DTypeLike, key: Key) -> Params:
         """Return the parameters to start from."""
 
     @abc.abstractmethod

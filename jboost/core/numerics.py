@@ -9,6 +9,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
+from jboost.core.pytree import DType
+
 # Larger numbers than this count as damage. The square of 1e15 times a variance of 1e4 (the largest
 # cap of a Newton learner) and thousands of features still fits float32's 3e38.
 LARGEST = 1e15
@@ -18,7 +20,7 @@ HIGHEST = jax.lax.Precision.HIGHEST  # bfloat16 products would ruin a matrix in 
 LARGEST_TABLE = 7  # repeats up to which a table of all powers is faster than doubling
 
 
-def dtype_of(dtype: DTypeLike | None) -> jnp.dtype:
+def dtype_of(dtype: DType) -> jnp.dtype:
     """Return the dtype of a state: the one asked for, or JAX's default float."""
     chosen = jnp.dtype(jnp.result_type(float) if dtype is None else dtype)
     if not jnp.issubdtype(chosen, jnp.floating):

@@ -13,6 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core.numerics import known, usable
+from jboost.core.pytree import Key
 
 _State = TypeVar("_State")
 
@@ -42,7 +43,7 @@ class Sample:
     good: Array
     weight: Array
     repeats: ArrayLike = 1
-    key: Array | None = None
+    key: Key = None
     most_repeats: int | None = None
 
     @classmethod
@@ -55,7 +56,7 @@ class Sample:
         takes_missing: bool = False,
         weight: ArrayLike = 1.0,
         repeats: ArrayLike = 1,
-        key: Array | None = None,
+        key: Key = None,
     ) -> Sample:
         """Make the sample of an input and its target, which may both be unusable."""
         d, good = jnp.asarray(d, dtype), jnp.ones((), bool)

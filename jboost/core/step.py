@@ -10,6 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core.learner import Learner, State
+from jboost.core.pytree import Key
 
 
 @jax.tree_util.register_pytree_node_class
@@ -53,7 +54,7 @@ def step(
     state: State,
     x: Array,
     d: Array,
-    key: Array | None,
+    key: Key,
     observe: Observe | None = None,
     *,
     weight: ArrayLike = 1.0,
@@ -84,7 +85,7 @@ def over_time(
     state: State,
     xs: Array,
     ds: Array,
-    key: Array | None,
+    key: Key,
     observe: Observe | None = None,
 ) -> tuple[State, Trace]:
     """Fold :func:`step` over the rows of a stream."""

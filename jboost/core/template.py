@@ -1,7 +1,5 @@
 """The structure, shapes and dtypes of a model's states, found without computing a state."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax

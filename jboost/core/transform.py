@@ -11,14 +11,13 @@ All are pure and unbatched. ``apply`` may use all of the x that it is given, whi
 the prediction; of the targets it knows those that ``learn`` has seen.
 """
 
-from __future__ import annotations
-
 import abc
 
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
 from jboost.core.learner import State, float_dtype
+from jboost.core.pytree import DType, Key
 from jboost.core.sample import Sample
 
 
@@ -48,9 +47,7 @@ class Transform(abc.ABC):
         """Return the number of columns of x′."""
         return num_features
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> State:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
         """Return the state before any data."""
         del num_features, dtype, key
         return ()

@@ -1,14 +1,12 @@
 """The one door to a compiled run: model, state and rows go in, state and trace come out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 import jax
 from jax import Array
 
-from jboost.core.learner import Learner, State
+from jboost.core import Key, Learner, State
 from jboost.core.step import Observe, Trace, over_time
 from jboost.engine import layout as layouts
 from jboost.engine.kernel import (
@@ -44,7 +42,7 @@ def fold(
     state: State,
     xs: Array,
     ds: Array,
-    key: Array | None,
+    key: Key,
     observe: Observe | None = None,
     *,
     traced: bool | None = None,
@@ -71,7 +69,7 @@ def plan_for(
     state: State,
     xs: Array,
     ds: Array,
-    key: Array | None,
+    key: Key,
     observe: Observe | None = None,
 ) -> Plan:
     """Return the plan of a run, looking once at each structure of model and state."""
@@ -122,14 +120,14 @@ def _fold(
     return (layouts.put_back(layout, state), trace), corners
 
 
-_STATIC = {"static_argnames": ("kernel", "layout", "generator", "observe")}
+_STATIC: dict[str, Any] = {"static_argnames": ("kernel", "layout", "generator", "observe")}
 _inside = jax.jit(over_time, static_argnames="observe")
 _programs = programs(_fold, **_STATIC)
 _in_place = outermost(_fold, donate_argnames="state", **_STATIC)
 
 
 def call(
-    f: Callable[..., Any], size: int, operands: tuple[Any, ...], key: Array | None, observe: Any
+    f: Callable[..., Any], size: int, operands: tuple[Any, ...], key: Key, observe: Any
 ) -> Any:
     """Return ``f(*operands, key, observe)``, compiled in the form that suits it.
 

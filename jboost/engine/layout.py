@@ -26,8 +26,6 @@ The engine's own classes take the place of the model's. They are part of what ji
 another layout is another program, and they reach through pipelines and wrappers.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -35,14 +33,12 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
 from jboost.boosting import copies
 from jboost.boosting.booster import Boosted, BoostedState
-from jboost.core.learner import Learner, State
-from jboost.core.model import model, static
+from jboost.core import DType, Key, Learner, Sample, State, model, static
 from jboost.core.products import LARGEST_SUM, written_for
-from jboost.core.sample import Sample
 from jboost.engine import trailing
 from jboost.learners.newton import CovarianceState, ForwardNewton, Newton, NewtonState, RootState
 
@@ -58,24 +54,19 @@ _Tree = TypeVar("_Tree")
 class Walk(NamedTuple):
     """How the copies of one booster are updated.
 
-    order: "together" (one batched update), "side by side" (the same with the copies along the last
-      axis), or "one by one", which does not compute the updates that a random mode did not draw.
-    idle: how many idle copies join the real ones.
+    The order is "together" (one batched update), "side by side" (the same with the copies along the
+    last axis), or "one by one", which skips the updates that a random mode did not draw.
     """
 
     order: str
-    idle: int
+    idle: int  # how many idle copies join the real ones
 
 
 class Layout(NamedTuple):
-    """All that differs between a model and its layout.
+    """All that differs between a model and its layout."""
 
-    walks: how each of the outermost boosters is walked, in the order of the model's tree.
-    whole_vectors: whether the rows of large matrices are filled up.
-    """
-
-    walks: tuple[Walk, ...] = ()
-    whole_vectors: bool = False
+    walks: tuple[Walk, ...] = ()  # of the outermost boosters, in the order of the model's tree
+    whole_vectors: bool = False  # whether the rows of large matrices are filled up
 
     @property
     def skips(self) -> bool:
@@ -130,9 +121,6 @@ def put_back(layout: Layout, state: State) -> State:
     return state
 
 
-# ------------------------------------------------------------------------------------- boosters
-
-
 @model
 class _LaidOutBooster(Boosted):
     """A booster in the engine's layout; its ``sizes`` count the idle copies."""
@@ -140,9 +128,7 @@ class _LaidOutBooster(Boosted):
     order: str = static(default="together")
     idle: int = static(default=0)
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> BoostedState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> BoostedState:
         state = super().init(num_features, dtype, key=key)
         return _spread(state, Walk(self.order, 0))
 
@@ -163,21 +149,15 @@ class _LaidOutBooster(Boosted):
             return trailing.vmap(call, size)(varied, rows)
 
     def _each_that_learns(
-        self,
-        f: Callable[..., State],
-        learner: Learner,
-        size: int,
-        states: State,
-        lam: Array | None,
-        repeats: Array | None,
-        keys: Array | None,
+        self, f: Callable[..., State], learner: Learner, size: int, *rows: State
     ) -> State:
+        states, _, repeats, _ = rows
         if self.order != "one by one" or repeats is None:
-            return super()._each_that_learns(f, learner, size, states, lam, repeats, keys)
+            return super()._each_that_learns(f, learner, size, *rows)
         varied, copy_with = copies.apart(learner)
 
         def update(k: Array, states: State) -> State:
-            *row, values = _row(k, (states, lam, repeats, keys, varied))
+            values, *row = _row(k, (varied, states, *rows[1:]))
             new = f(copy_with(values), *row)
             return jax.tree.map(
                 lambda rows, row: jax.lax.dynamic_update_index_in_dim(rows, row, k, 0), states, new
@@ -207,9 +187,7 @@ class _OfReal(Learner):
     def takes_missing(self) -> bool:
         return True  # the estimates of idle copies must not decide whether a sample is good
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> State:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
         return self.combiner.init(self.count, dtype, key=key)
 
     def predict(self, state: State, x: ArrayLike) -> Array:
@@ -272,31 +250,25 @@ def _row(k: Array, tree: _Tree) -> _Tree:
     return jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, k, keepdims=False), tree)
 
 
-# ------------------------------------------------------------------------------------- matrices
+class _Wide:
+    """Mixed into a Newton learner: its states start with rows that are filled up."""
+
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> NewtonState:
+        return _filled_up(super().init(num_features, dtype, key=key))  # type: ignore[misc]
 
 
 @model
-class _WideNewton(Newton):
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> NewtonState:
-        return _filled_up(super().init(num_features, dtype, key=key))
+class _WideNewton(_Wide, Newton): ...
 
 
 @model
-class _WideForwardNewton(ForwardNewton):
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> NewtonState:
-        return _filled_up(super().init(num_features, dtype, key=key))
+class _WideForwardNewton(_Wide, ForwardNewton): ...
 
 
 def _with_whole_vectors(learner: Newton | ForwardNewton) -> Newton | ForwardNewton:
     wide = _WideNewton if isinstance(learner, Newton) else _WideForwardNewton
-    copy = object.__new__(wide)  # not by its constructor: fields may hold anything under tracing
-    for field in dataclasses.fields(learner):
-        object.__setattr__(copy, field.name, getattr(learner, field.name))
-    return copy
+    fields = {field.name: getattr(learner, field.name) for field in dataclasses.fields(learner)}
+    return wide(**fields)
 
 
 def _filled_up(state: NewtonState) -> NewtonState:
@@ -316,9 +288,6 @@ def _with_matrix(state: NewtonState, f: Callable[[Array], Array]) -> NewtonState
     if isinstance(state, RootState):
         return state._replace(T=f(state.T))
     return state._replace(P=f(state.P))
-
-
-# ---------------------------------------------------------------------------------------- trees
 
 
 def _outermost(tree: Any, kind: type) -> list[Any]:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jboost.core.learner import State
+from jboost.core import State
 
 BITS = {1: jnp.uint8, 2: jnp.uint16}
 

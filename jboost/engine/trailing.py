@@ -7,8 +7,6 @@ every mapped value rolled to the end. An operation without a rule gets its opera
 the result is that of ``vmap`` whatever the program holds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

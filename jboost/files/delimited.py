@@ -5,8 +5,6 @@ that memory stays constant and every error can name its line. A row is one line:
 contain a line end.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import gzip

@@ -1,7 +1,5 @@
 """Reads Parquet files of any size."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

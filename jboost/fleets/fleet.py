@@ -11,8 +11,6 @@ Several devices share the streams by ``shard_map``. To have two cores as two dev
 ``jax.config.update("jax_num_cpu_devices", 2)`` before JAX's first computation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -20,10 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core import checks
-from jboost.core.learner import Learner, State
+from jboost.core import DType, Key, Learner, State, checks
 from jboost.core.numerics import dtype_of
 from jboost.core.step import Trace
 from jboost.engine.folds import plan_for
@@ -73,8 +70,8 @@ class Fleet:
         num_streams: int,
         num_features: int,
         *,
-        key: Array | None = None,
-        dtype: DTypeLike | None = None,
+        key: Key = None,
+        dtype: DType = None,
         devices: Iterable[Device] | None = None,
         schedule: str | None = None,
     ):
@@ -95,7 +92,7 @@ class Fleet:
         samples = jnp.zeros((2, self.num_features), self.dtype), jnp.zeros(2, self.dtype)
         xs, ds = jax.device_put(samples, self._devices[0])
         plan = plan_for(model, state, xs, ds, self.key, None)
-        loop = "rounds" if self._by_rounds else plan.form
+        loop = "rounds" if self._by_rounds else "kernel" if plan.kernel else "plain"
         self._worth_of_a_call = blocks.samples_per_call(state)
         self._spec = loops.FleetSpec(
             Packing.of(state), loop, self._devices, self.num_features, self.dtype, generator

@@ -1,16 +1,15 @@
 """The compiled loops over the rows of a block: see :mod:`jboost.fleets.fleet`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jboost.core.learner import Learner
+from jboost.core import Learner
 from jboost.core.step import Trace
 from jboost.core.step import step as one_step
 from jboost.engine.kernel import key_of, one_kernel, outermost
@@ -105,15 +104,26 @@ def _on_each(
 
 
 def _by_rows(spec: FleetSpec, model: Learner, rows: Rows, states: Array) -> Ran:
-    """Take row after row. A row that fills up a call has no target and changes no state."""
+    """Take row after row. A row that fills up a call has no target and changes no state.
 
-    def step(states: Array, row: Rows) -> Ran:
-        position, x, d, words = row
-        packed = jax.lax.dynamic_index_in_dim(states, position, keepdims=False)
+    A step reads the state for the next row, after its own update. If the read came before the
+    update, XLA would move it into several later operations, and copy all states at every row.
+    """
+    positions = rows[0]
+
+    def read(states: Array, position: Array) -> Array:
+        return jax.lax.dynamic_index_in_dim(states, position, keepdims=False)
+
+    def step(carry: tuple[Array, Array], row: tuple[Array, Rows]) -> tuple[Any, Trace]:
+        states, packed = carry
+        following, (position, x, d, words) = row
         packed, trace = _step(spec, model, packed, x, d, words)
-        return jax.lax.dynamic_update_index_in_dim(states, packed, position, 0), trace
+        states = jax.lax.dynamic_update_index_in_dim(states, packed, position, 0)
+        return (states, read(states, following)), trace
 
-    return jax.lax.scan(step, states, rows)
+    carry = (states, read(states, positions[0]))
+    (states, _), trace = jax.lax.scan(step, carry, (jnp.roll(positions, -1), rows))
+    return states, trace
 
 
 def _by_rounds(spec: FleetSpec, model: Learner, rows: Rows, states: Array) -> Ran:

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core.learner import Learner
-from jboost.core.model import model, static
-from jboost.core.network import Network
+from jboost.core import DType, Key, Learner, Network, Sample, checks, model, static
+from jboost.core.learner import required_key
+from jboost.core.network import Params
 from jboost.core.numerics import dtype_of, known, usable
-from jboost.core.sample import Sample
 from jboost.learners.networks import Function
+
+if TYPE_CHECKING:  # importing jboost takes longer with optax than without
+    import optax
 
 
 class GradientState(NamedTuple):
-    """The parameters and what the optimiser remembers."""
+    """The state of a network that an optimiser trains.
 
-    params: Any
-    optimizer: Any
+    params: the parameters θ; the network decides where they start.
+    optimizer: what the optimiser remembers, as it starts for those parameters.
+    """
+
+    params: Params
+    optimizer: optax.OptState
 
 
 @model
@@ -30,20 +37,21 @@ class Gradient(Learner):
 
         θ ← θ + λ · step of the optimiser for the gradient −(d − f(x)) ∂f/∂θ
 
-    λ, the ``weight``, scales the step and not the loss: optimisers such as Adam divide by the size
-    of past gradients, and λ with it. With ``optax.sgd(μ)`` and a linear f it is ``SGD(μ)``, but
-    for that one's guard. A sample that would leave anything not finite is left out.
+    The weight λ scales the step and not the loss, because an optimiser such as Adam divides by the
+    size of past gradients and would cancel a factor of the loss. With ``optax.sgd(μ)`` and a linear
+    f the learner is ``SGD(μ, guard=False)``. A sample is not learned if a parameter or a number of
+    the optimiser would no longer be finite.
 
-    An optimiser or a function made anew compiles anew: make them once. No file can hold them, so
-    :func:`jboost.save` wants ``supply_model=True``.
+    A new optimiser or a new function compiles a new program, so make each of them once. A
+    checkpoint cannot hold functions: :func:`jboost.save` needs ``supply_model=True``.
 
     Stability: that of the optimiser; its steps see the raw size of the gradient.
 
     Args:
       apply: ``apply(params, x) -> scalar``, or a network such as
-        :class:`jboost.networks.Perceptron`, which knows its own start.
+        :class:`jboost.networks.Perceptron`, which starts by itself.
       init_params: ``init_params(key, num_features) -> params``, ``init_params(key)``, or the
-        params themselves (no key is needed then). In a booster every copy gets its own key.
+        params themselves, which need no key. Every copy in a booster is given another key.
       optimizer: an optax optimiser.
 
     >>> import jax, optax
@@ -59,9 +67,9 @@ class Gradient(Learner):
     (500,)
     """
 
-    apply: Any
-    init_params: Any = static(default=None)
-    optimizer: Any = static(default=None)
+    apply: Network | Callable[[Params, Array], Array]
+    init_params: Callable[..., Params] | Params = static(default=None)
+    optimizer: optax.GradientTransformation | None = static(default=None)
 
     def __post_init__(self) -> None:
         if not isinstance(self.apply, Network):
@@ -70,10 +78,9 @@ class Gradient(Learner):
                     "init_params is missing: pass init_params(key, num_features) -> params, or the "
                     "params themselves"
                 )
-            object.__setattr__(self, "apply", Function(self.apply, self.init_params))
-            object.__setattr__(self, "init_params", None)
+            checks.assign(self, apply=Function(self.apply, self.init_params), init_params=None)
         elif self.init_params is not None:
-            raise ValueError("init_params must be left out: a network has a start of its own")
+            raise ValueError("init_params must be left out: a network starts by itself")
         if not all(hasattr(self.optimizer, name) for name in ("init", "update")):
             raise TypeError(
                 "optimizer must be one of optax's, such as optax.adam(0.01); "
@@ -82,42 +89,38 @@ class Gradient(Learner):
 
     @property
     def needs_key(self) -> bool:
-        return self.apply.needs_key
+        return self._network.needs_key
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> GradientState:
-        params = self.apply.init(num_features, dtype_of(dtype), start_key(self.apply, key))
+    @property
+    def _network(self) -> Network:
+        assert isinstance(self.apply, Network)  # since __post_init__
+        return self.apply
+
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> GradientState:
+        assert self.optimizer is not None
+        key = required_key(key) if self.needs_key else None
+        params = self._network.init(num_features, dtype_of(dtype), key)
         return GradientState(params, self.optimizer.init(params))
 
     def predict(self, state: GradientState, x: ArrayLike) -> Array:
-        y = self.apply.apply(state.params, known(x, _dtype(state.params)))
+        dtype = jnp.result_type(*jax.tree.leaves(state.params))
+        y = self._network.apply(state.params, known(x, dtype))
         return jnp.where(usable(y), y, jnp.zeros((), y.dtype))
 
     def learn(self, state: GradientState, sample: Sample) -> GradientState:
-        x, d, lam = sample.x, sample.d, sample.weight
+        assert self.optimizer is not None
+        take_step, x, d, lam = self.optimizer.update, sample.x, sample.d, sample.weight
 
         def once(state: GradientState) -> GradientState:
-            y, slope = jax.value_and_grad(self.apply.apply)(state.params, x)
+            y, slope = jax.value_and_grad(self._network.apply)(state.params, x)
             gradient = jax.tree.map(lambda leaf: (y - d) * leaf, slope)
-            with jax.numpy_dtype_promotion("standard"):  # optax leans on it
-                step, optimizer = self.optimizer.update(gradient, state.optimizer, state.params)
+            with jax.numpy_dtype_promotion("standard"):  # optax relies on it
+                step, optimizer = take_step(gradient, state.optimizer, state.params)
             params = jax.tree.map(lambda p, s: p + lam.astype(p.dtype) * s, state.params, step)
-            after = GradientState(params, optimizer)
             finite = [jnp.all(usable(leaf)) for leaf in jax.tree.leaves((slope, params))]
             finite += [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(optimizer)]
             learned = (lam > 0) & jnp.all(jnp.stack(finite))
+            after = GradientState(params, optimizer)
             return jax.tree.map(lambda new, old: jnp.where(learned, new, old), after, state)
 
         return sample.repeat(once, state, guard=False)
-
-
-def start_key(network: Network, key: Any) -> Any:
-    """The key that a network's start is drawn from."""
-    if key is None and network.needs_key:
-        raise ValueError("key is missing: this model draws its start; pass key=jax.random.key(0)")
-    return key
-
-
-def _dtype(params: Any) -> Any:
-    return jnp.result_type(*jax.tree.leaves(params))

@@ -1,18 +1,16 @@
-"""Networks: differentiable models f(params, x) that :mod:`jboost.core.network` describes."""
-
-from __future__ import annotations
+"""The networks of the library: a perceptron, and any function that a user writes."""
 
 import inspect
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
-from jboost.core import checks
-from jboost.core.model import model, static
-from jboost.core.network import Network, Params
+from jboost.core import Key, Network, checks, model, static
+from jboost.core.learner import required_key
+from jboost.core.network import Params
 from jboost.core.numerics import dtype_of
 from jboost.core.products import dot, matvec
 
@@ -27,9 +25,9 @@ class Perceptron(Network):
     :class:`jboost.Scale` before it.
 
     Args:
-      hidden: h ≥ 1; or
-      parameters: about how many numbers to learn, from which h follows for any number r of inputs:
-        h = parameters/(r + 2), but at least 3.
+      hidden: the number h ≥ 1 of steps. Give either this or ``parameters``.
+      parameters: about how many numbers to learn. With r inputs h is parameters/(r + 2), but at
+        least 3.
 
     >>> net = Perceptron(2)
     >>> params = net.init(3, jnp.float32, jax.random.key(0))
@@ -46,24 +44,19 @@ class Perceptron(Network):
                 "a Perceptron needs hidden or parameters, and only one of them; "
                 f"got hidden={self.hidden!r} and parameters={self.parameters!r}"
             )
-        for name in ("hidden", "parameters"):
-            if getattr(self, name) is not None:
-                count = checks.whole(name, getattr(self, name), at_least=1)
-                object.__setattr__(self, name, count)
+        count = checks.or_none(checks.a_whole_number(at_least=1))
+        checks.fields(self, hidden=count, parameters=count)
 
-    def _hidden(self, num_features: int) -> int:
-        if self.parameters is None:
-            return self.hidden or 1
-        return max(3, self.parameters // (num_features + 2))
-
-    def init(self, num_features: int, dtype: Any, key: Any) -> Params:
-        h = self._hidden(num_features)
-        of_w, of_c, of_v = jax.random.split(key, 3)
+    def init(self, num_features: int, dtype: DTypeLike, key: Key) -> Params:
+        h = self.hidden
+        if h is None:
+            h = max(3, (self.parameters or 0) // (num_features + 2))
+        key_w, key_c, key_v = jax.random.split(required_key(key), 3)
         normal = jax.random.normal
         start = {
-            "w": normal(of_w, (h, num_features), jnp.float32) / num_features**0.5,
-            "c": 0.5 * normal(of_c, (h,), jnp.float32),
-            "v": 0.1 * normal(of_v, (h,), jnp.float32) / h**0.5,
+            "w": normal(key_w, (h, num_features), jnp.float32) / num_features**0.5,
+            "c": 0.5 * normal(key_c, (h,), jnp.float32),
+            "v": 0.1 * normal(key_v, (h,), jnp.float32) / h**0.5,
             "a": jnp.zeros(num_features, jnp.float32),
             "b": jnp.zeros((), jnp.float32),
         }
@@ -76,7 +69,7 @@ class Perceptron(Network):
 
 @model
 class Function(Network):
-    """A network by two functions of one's own.
+    """A network that the user's function computes.
 
     Args:
       function: ``function(params, x) -> scalar``.
@@ -89,15 +82,16 @@ class Function(Network):
     """
 
     function: Callable[[Params, Array], Array] = static()
-    start: Any = static()
+    start: Callable[..., Params] | Params = static()
 
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise TypeError(
                 f"apply must be a function apply(params, x) -> scalar; got {self.function!r:.100}"
             )
-        if not callable(self.start):
-            object.__setattr__(self, "start", _Given(self.start))
+        if not callable(self.start):  # a function can be compared, as a static field must be
+            params = self.start
+            checks.assign(self, start=lambda: params)
         if _required(self.start) > 2:
             raise TypeError(
                 "init_params must be a function of (key, num_features) or of (key), or the params "
@@ -108,7 +102,7 @@ class Function(Network):
     def needs_key(self) -> bool:
         return _required(self.start) > 0
 
-    def init(self, num_features: int, dtype: Any, key: Any) -> Params:
+    def init(self, num_features: int, dtype: DTypeLike, key: Key) -> Params:
         params = self.start(*(key, num_features)[: _required(self.start)])
         if not jax.tree.leaves(params):
             raise ValueError(f"init_params must have numbers to learn; got {params!r}")
@@ -121,21 +115,11 @@ class Function(Network):
         return y.reshape(())
 
 
-class _Given:
-    """Parameters as a function without arguments, so that they can be part of a structure."""
-
-    def __init__(self, params: Params) -> None:
-        self.params = params
-
-    def __call__(self) -> Params:
-        return self.params
-
-
-def _required(function: Callable[..., Any]) -> int:
-    """How many arguments a function must be given: those with a default keep it."""
+def _required(function: Callable[..., object]) -> int:
+    """Return how many positional arguments a function needs; those with a default do not count."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # some functions written in C do not say
+    except (TypeError, ValueError):  # some functions written in C have no signature
         return 2
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return 2
@@ -143,7 +127,7 @@ def _required(function: Callable[..., Any]) -> int:
     return sum(p.default is p.empty for p in positional)
 
 
-def _number(leaf: Any, dtype: Any) -> Array:
+def _number(leaf: ArrayLike, dtype: DTypeLike) -> Array:
     leaf = jnp.asarray(leaf)
-    checks.real_dtype("init_params", leaf, "what is learned are floats")
+    checks.real_dtype("init_params", leaf, "parameters are floats")
     return leaf.astype(dtype)

@@ -1,25 +1,21 @@
 """Newton's method on a linear model: weighted recursive least squares, O(r²) a step.
 
-| letter | name         | meaning                                            |
-|--------|--------------|----------------------------------------------------|
-| β      | `forgetting` | forgetting factor                                  |
-| v      | `ridge`      | P₀ = I/v                                           |
-| λ      | `weight`     | importance of the sample                           |
-| P      |              | inverse Hessian R⁻¹, kept as a square root: P = TᵀT |
+| letter | name         | meaning                                              |
+|--------|--------------|------------------------------------------------------|
+| β      | `forgetting` | forgetting factor                                    |
+| v      | `ridge`      | P₀ = I/v                                             |
+| λ      | `weight`     | importance of the sample                             |
+| P      |              | inverse Hessian R⁻¹, by default stored as T: P = TᵀT |
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core import checks
-from jboost.core.learner import Learner
-from jboost.core.model import Number, model, static
+from jboost.core import DType, Key, Learner, Number, Sample, checks, model, static
 from jboost.core.numerics import dtype_of, geometric, known
 from jboost.core.products import (
     column,
@@ -32,12 +28,11 @@ from jboost.core.products import (
     vecmat,
     vecmat_where,
 )
-from jboost.core.sample import Sample
 
-AUTOMATIC = "1/ridge, at most 1e4"
-LEAST_KEPT = 1e-5  # the least part of the past that r steps keep
-SLACK = 1.02  # times the cap, before anything is brought back to it: see `_excess`
+AUTOMATIC = "1/ridge, at most 1e4"  # the default of `max_variance`
 LARGEST_DEFAULT_VARIANCE = 1e4  # a larger cap lets the null space of w wander in float32
+SLACK = 1.02  # a variance is brought back to its cap once it exceeds it by 2 %: see `_excess`
+LEAST_MEMORY = 1e-5  # r steps under a cap keep at least this share of the past: see `_excess`
 
 
 class RootState(NamedTuple):
@@ -81,21 +76,19 @@ class LeastSquares(Learner):
     shrink: bool = static(default=False)
 
     def __post_init__(self) -> None:
-        beta = checks.number("forgetting", self.forgetting, above=0, at_most=1)
-        ridge = checks.number("ridge", self.ridge, above=0)
-        cap = self.max_variance
-        if isinstance(cap, str) and cap == AUTOMATIC:
-            smaller = jnp.minimum if checks.is_traced(ridge) else np.minimum
-            cap = smaller(1 / ridge, LARGEST_DEFAULT_VARIANCE)
-        if cap is not None:
-            cap = checks.number("max_variance", cap, above=0)
-        for name, value in (("forgetting", beta), ("ridge", ridge), ("max_variance", cap)):
-            object.__setattr__(self, name, value)
-        checks.choice("storage", self.storage, ("root", "covariance"))
+        checks.fields(
+            self,
+            forgetting=checks.a_number(above=0, at_most=1),
+            ridge=checks.a_number(above=0),
+            storage=checks.one_of("root", "covariance"),
+        )
+        if isinstance(self.max_variance, str) and self.max_variance == AUTOMATIC:
+            smaller = jnp.minimum if checks.is_traced(self.ridge) else np.minimum
+            cap = smaller(1 / self.ridge, LARGEST_DEFAULT_VARIANCE)  # type: ignore[operator]
+            checks.assign(self, max_variance=cap)
+        checks.fields(self, max_variance=checks.or_none(checks.a_number(above=0)))
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> NewtonState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> NewtonState:
         del key
         dtype = dtype_of(dtype)
         variance = 1 / jnp.asarray(self.ridge, dtype)
@@ -115,19 +108,20 @@ class LeastSquares(Learner):
         # n updates with β are one with βⁿ and weight λ (1 − βⁿ)/(1 − β).
         beta, n = geometric(one_minus_beta, repeats, sample.most_repeats)
         if self.max_variance is not None:
-            beta = jnp.maximum(beta, LEAST_KEPT ** (1 / w.shape[0]))
-        learned = good if isinstance(repeats, int) else good & jnp.asarray(repeats).astype(bool)
-
+            beta = jnp.maximum(beta, LEAST_MEMORY ** (1 / w.shape[0]))
+        learned = good & jnp.asarray(repeats).astype(bool)
         turn = jnp.where(learned, (state.turn + 1) % w.shape[0], state.turn)
-        rule = self._root if isinstance(state, RootState) else self._covariance
-        return rule(state, sample.x, sample.d, lam * n, beta, learned)._replace(turn=turn)
+        update = sample.x, sample.d, lam * n, beta, learned
+        if isinstance(state, RootState):
+            return self._root(state, *update)._replace(turn=turn)
+        return self._covariance(state, *update)._replace(turn=turn)
 
     @property
     def knows_leverage(self) -> bool:
         return True
 
     def leverage(self, state: NewtonState, x: ArrayLike) -> Array:
-        """xᵀP x ≥ 0.
+        """Return xᵀP x ≥ 0.
 
         >>> learner = Newton(ridge=1.0)
         >>> state = learner.update(learner.init(2), jnp.array([1.0, 0.0]), 1.0)
@@ -143,16 +137,16 @@ class LeastSquares(Learner):
     def _root(
         self, state: RootState, x: Array, d: Array, lam: Array, beta: Array, learned: Array
     ) -> RootState:
-        """Potter's square-root form of the paper's eq. `w_rls`.
+        """Return the state after Potter's square-root form of the paper's eq. `w_rls`.
 
-        First the measurement that holds the cap, T ← T − a_c c k_cᵀ, then the sample's,
-        T ← (T − a f kᵀ)/√β; both in one pass over T.
+        T ← T − a_c c k_cᵀ brings one variance back to the cap, then T ← (T − a f kᵀ)/√β learns the
+        sample. Both are done in one pass over T.
         """
         w, T, turn = state
         f = matvec(T, x)
         if self.max_variance is None:
             k = k_T = vecmat(f, T)
-            hold = None
+            at_cap = None
         else:
             c = column(T, turn)
             a_c = self._excess(dot(c, c), learned)
@@ -160,7 +154,7 @@ class LeastSquares(Learner):
             k_c, k_T = vecmat_where(a_c > 0, c, T), vecmat(f, T)
             a_f = a_c * dot(c, f)
             k = k_T - a_f * k_c
-            hold = a_c * c, a_f, k_c
+            at_cap = a_c * c, a_f, k_c
             if self.shrink:
                 w = w - (_covariances_gain(a_c, dot(c, c)) * entry(w, turn)) * k_c[: w.shape[0]]
         g, alpha = _gain(lam, beta, dot(f, f))
@@ -168,15 +162,15 @@ class LeastSquares(Learner):
         w = w + (g * (d - dot(w, x))) * k[: w.shape[0]]
         grow = 1 / jnp.sqrt(beta)
         new = grow * T - (grow * a * f)[:, None] * k_T[None, :]
-        if hold is not None:
-            a_cc, a_f, k_c = hold
+        if at_cap is not None:
+            a_cc, a_f, k_c = at_cap
             new = new - (grow * (a_cc - a * a_f * f))[:, None] * k_c[None, :]
         return RootState(w, new, turn)
 
     def _covariance(
         self, state: CovarianceState, x: Array, d: Array, lam: Array, beta: Array, learned: Array
     ) -> CovarianceState:
-        """eq. `w_rls` itself, by operations that leave P exactly symmetric."""
+        """Return the state after eq. `w_rls` itself, whose P stays exactly symmetric."""
         w, P, turn = state
         k = symmetric_matvec(P, x)
         grow = 1 / beta
@@ -195,19 +189,22 @@ class LeastSquares(Learner):
         return CovarianceState(w, minus_square(new, grow * g, k), turn)
 
     def _excess(self, variance: Array, learned: Array) -> Array:
-        """How far one diagonal entry of P is beyond its cap, as Potter's factor a.
+        """Return Potter's factor a that brings a diagonal entry of P back to the cap, or 0.
 
-        Forgetting without excitation makes P grow as β^−t. At every step one P_jj, the next in
-        turn, is brought back to the cap by a measurement of w_j that finds it as it is: P stays
-        positive semi-definite, w stays, and directions that the input does excite go on
-        forgetting. (Scaling row and column j instead would stop them: with a duplicated column
-        the learner no longer follows a change.) Between two turns P_jj may grow by β^−n, where n
-        is the number of updates, repeats included, in r steps; at most by 1/LEAST_KEPT, or with
-        memories much shorter than r every entry would be looked at too late.
+        Without excitation, forgetting makes P grow as β^−t. At every step one P_jj, the next in
+        turn, is brought back to the cap as if w_j had been measured and found to be as it is. Then
+        P stays positive semi-definite, w does not move, and the directions that the input does
+        excite go on forgetting. (If row and column j were scaled instead, those directions would
+        stop: with a duplicated column the learner would no longer follow a change.)
 
-        Not at once: 2 % are let pass. Otherwise growth and hold become one cycle of a few steps,
-        whose rounding errors are the same each time and add up over the memory. At β = .9999 with
-        collinear columns float32 was .7 % off so, in the directions that are excited.
+        Between two turns P_jj grows by β^−n, where n counts the updates, repeats included, of r
+        steps. With a memory much shorter than r it would overflow before its turn, so its growth
+        is limited to 1/LEAST_MEMORY.
+
+        An entry may exceed the cap by 2 % before it is brought back. Without that slack growth and
+        correction become one cycle of a few steps, whose rounding errors are the same each time and
+        add up over the memory: at β = .9999 with collinear columns float32 was .7 % off, in the
+        directions that are excited.
         """
         cap = jnp.asarray(self.max_variance, variance.dtype)
         most = jnp.maximum(variance, cap)
@@ -216,14 +213,14 @@ class LeastSquares(Learner):
 
 
 def _covariances_gain(a: Array, variance: Array) -> Array:
-    """g: P − g c cᵀ is what Potter's factor a does to T."""
+    """Return g such that P − g c cᵀ is what Potter's factor a does to T."""
     return a * (2 - a * variance)
 
 
 def _gain(lam: Array, beta: Array, power: Array) -> tuple[Array, Array]:
-    """(λ/α, α) with α = β + λ xᵀP x.
+    """Return (λ/α, α) with α = β + λ xᵀP x; ``power`` is xᵀP x.
 
-    Round-off can make the covariance form's P indefinite; then nothing is learned.
+    Rounding can make a P that is stored itself indefinite. Then the sample is not learned.
     """
     lam = jnp.where(power >= 0, lam, 0)
     alpha = beta + jnp.where(lam > 0, lam * power, 0)
@@ -240,26 +237,27 @@ class Newton(LeastSquares):
     accurate to condition numbers of 1e10. n repeats are one update with βⁿ and weight
     λ (1 − βⁿ)/(1 − β).
 
-    Stability: any 0 < β ≤ 1. Where the input does not excite a direction, forgetting alone would
-    let P = R⁻¹ grow as β^−t until it overflows; ``max_variance`` caps P's diagonal. Capped, r steps
-    keep at least 1e-5 of the past: with r = 90 a β below .88 counts as .88, and so does βⁿ.
+    Stability: any 0 < β ≤ 1. In a direction that the input does not excite, forgetting alone would
+    make P = R⁻¹ grow as β^−t until it overflows; ``max_variance`` caps the diagonal of P. Under a
+    cap r steps keep at least 1e-5 of the past: with r = 90 a β (or βⁿ) below .88 counts as .88.
 
-    As a combiner this is the recursive least squares of the paper's commented lines.
+    As a combiner it is the recursive least squares that the paper's source has in a comment.
 
     Args:
       forgetting: β in (0, 1]; about 1/(1 − β) samples are remembered.
       ridge: v > 0; small values trust the first samples more.
-      max_variance: what P's diagonal is brought back to, one entry a step, from 2 % beyond it;
-        between two turns an entry may grow by the forgetting of r steps. By default 1/ridge but at
-        most 1e4. ``None`` is no cap, the paper's recursion exactly.
-      forget_by_weight: forget by 1 − λ(1 − β) instead of β, so that samples of no importance do not
-        make the learner forget.
-      storage: "root" (the default), or "covariance": P itself, in fewer operations. In float32
-        that is for inputs whose condition number stays below about 1e4, and not for a combiner,
-        whose inputs are nearly equal.
-      shrink: draw what is held at the cap towards zero, as much as is forgotten there, instead of
-        leaving it as it is. For inputs of one kind, as a combiner's: where those hardly differ,
-        their coefficients would otherwise wander with the rounding of float32.
+      max_variance: the cap of P's diagonal, by default 1/ridge but at most 1e4. Each step brings
+        one entry back to the cap if it exceeds that by 2 %; until its next turn it may grow by the
+        forgetting of r steps. ``None`` is no cap, which is the paper's recursion exactly.
+      forget_by_weight: whether a sample forgets by 1 − λ(1 − β) instead of β, so that a sample of
+        no importance does not make the learner forget.
+      storage: "root" (the default) or "covariance", which stores P itself and needs fewer
+        operations. In float32 it suits inputs whose condition number stays below about 1e4, and
+        does not suit a combiner, whose inputs are nearly equal.
+      shrink: whether a coefficient whose variance is brought back to the cap is drawn towards zero
+        in the same proportion, instead of staying as it is. For inputs of one kind, such as a
+        combiner's: where those hardly differ, their coefficients would otherwise wander with the
+        rounding of float32.
 
     >>> import jax.numpy as jnp
     >>> learner = Newton(forgetting=1.0, ridge=1e-4)
@@ -280,9 +278,10 @@ class ForwardNewton(LeastSquares):
 
         d̂ = xᵀ (β R + x xᵀ)⁻¹ β p = wᵀx · β / (β + xᵀ P x),    w = P p,  P = R⁻¹
 
-    The forward algorithm of Vovk, Azoury and Warmuth: the same state and update as :class:`Newton`,
-    with estimates drawn towards zero where the input is new. Their sizes stay bounded by those of
-    the targets, and the regret against the best fixed coefficients is the optimal O(ln T).
+    This is the forward algorithm of Vovk, Azoury and Warmuth. State and update are those of
+    :class:`Newton`, and the estimate is drawn towards zero where the input is new. So the size of
+    the estimates stays bounded by that of the targets, and the regret against the best fixed
+    coefficients is the optimal O(ln T).
 
     Stability and arguments: as :class:`Newton`.
 

@@ -8,20 +8,15 @@
 | s      |             | ‖x‖²                          |
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core import checks
-from jboost.core.learner import Learner
-from jboost.core.model import Number, model, static
+from jboost.core import DType, Key, Learner, Number, Sample, checks, model, static
 from jboost.core.numerics import dtype_of, geometric, known
 from jboost.core.products import dot
-from jboost.core.sample import Sample
 
 
 class LinearState(NamedTuple):
@@ -36,14 +31,19 @@ class LinearState(NamedTuple):
 class Linear(Learner):
     """Base class of learners whose estimate is wᵀx with coefficients that start at zero."""
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> LinearState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> LinearState:
         del key
         return LinearState(jnp.zeros(num_features, dtype_of(dtype)))
 
     def predict(self, state: LinearState, x: ArrayLike) -> Array:
         return dot(state.w, known(x, state.w.dtype))
+
+    def _stepped(self, state: LinearState, sample: Sample, mu: Array, s: Array) -> LinearState:
+        """Return the state after ``sample.repeats`` steps of size μ along the error, s = ‖x‖²."""
+        w, x = state.w, sample.x
+        _, n = geometric(mu * s, sample.repeats, sample.most_repeats)
+        e = sample.d - dot(w, x)
+        return LinearState(w + (mu * n * e) * x)
 
 
 @model
@@ -54,13 +54,13 @@ class SGD(Linear):
 
     n repeats are one step of size (1 − (1 − μλs)ⁿ)/s with s = ‖x‖², which tends to nμλ as s → 0.
 
-    Stability: a step contracts the error on its own sample while μλ‖x‖² < 2. With ``guard`` (the
+    Stability: a step makes the error on its sample smaller while μλ‖x‖² < 2. With ``guard`` (the
     default) a sample beyond that gets the step 1/‖x‖² instead, which sets its error to zero, so
     that no input makes the learner diverge; ``guard=False`` is the printed recursion everywhere.
 
     Args:
       step_size: μ > 0; a scalar, or (m,) inside a booster of m learners.
-      guard: whether samples with μλ‖x‖² > 2 get the largest step that is still sensible.
+      guard: whether a sample with μλ‖x‖² > 2 gets the step 1/‖x‖².
 
     >>> import jax.numpy as jnp
     >>> learner = SGD(step_size=0.5)
@@ -73,18 +73,14 @@ class SGD(Linear):
     guard: bool = static(default=True)
 
     def __post_init__(self) -> None:
-        step_size = checks.number("step_size", self.step_size, above=0)
-        object.__setattr__(self, "step_size", step_size)
+        checks.fields(self, step_size=checks.a_number(above=0))
 
     def learn(self, state: LinearState, sample: Sample) -> LinearState:
-        w, x, d, lam = state.w, sample.x, sample.d, sample.weight
-        mu = jnp.asarray(self.step_size, w.dtype) * lam
-        s = dot(x, x)
+        s = dot(sample.x, sample.x)
+        mu = jnp.asarray(self.step_size, s.dtype) * sample.weight
         if self.guard:
             mu = jnp.where(mu * s <= 2, mu, 1 / jnp.maximum(s, jnp.finfo(s.dtype).tiny))
-        _, n = geometric(mu * s, sample.repeats, sample.most_repeats)
-        e = d - dot(w, x)
-        return LinearState(w + (mu * n * e) * x)
+        return self._stepped(state, sample, mu, s)
 
 
 @model
@@ -93,8 +89,8 @@ class NLMS(Linear):
 
         w ← w + μ λ (d − wᵀx) x / (ε + ‖x‖²),    repeated n times
 
-    As a combiner on the learners' predictions this is the paper's normalised SGD for z, under the
-    name ``NSGD``. Where ε + ‖x‖² = 0 nothing is learned.
+    As a combiner of the learners' predictions it is the paper's normalised SGD for z, under the
+    name ``NSGD``. A sample with ε + ‖x‖² = 0 is not learned.
 
     Stability: 0 < μ < 2; μ = 1 with ε = 0 fits the newest sample exactly. On targets of power p, an
     ε near p/100 keeps samples with almost no input from moving the coefficients far.
@@ -114,17 +110,15 @@ class NLMS(Linear):
     epsilon: Number = 1e-2
 
     def __post_init__(self) -> None:
-        step_size = checks.number("step_size", self.step_size, above=0, below=2)
-        object.__setattr__(self, "step_size", step_size)
-        object.__setattr__(self, "epsilon", checks.number("epsilon", self.epsilon, at_least=0))
+        checks.fields(
+            self,
+            step_size=checks.a_number(above=0, below=2),
+            epsilon=checks.a_number(at_least=0),
+        )
 
     def learn(self, state: LinearState, sample: Sample) -> LinearState:
-        w, x, d, lam = state.w, sample.x, sample.d, sample.weight
-        s = dot(x, x)
-        power = jnp.asarray(self.epsilon, w.dtype) + s
-        some = power > 0
-        mu = jnp.asarray(self.step_size, w.dtype) * jnp.where(some, lam, 0)
-        mu = mu / jnp.where(some, power, 1)
-        _, n = geometric(mu * s, sample.repeats, sample.most_repeats)
-        e = d - dot(w, x)
-        return LinearState(w + (mu * n * e) * x)
+        s = dot(sample.x, sample.x)
+        power = jnp.asarray(self.epsilon, s.dtype) + s
+        excited = power > 0
+        mu = jnp.asarray(self.step_size, s.dtype) * jnp.where(excited, sample.weight, 0)
+        return self._stepped(state, sample, mu / jnp.where(excited, power, 1), s)

@@ -6,8 +6,6 @@ user's cache folder. :func:`prepare` converts a file that the user downloaded in
 Nothing here opens a network connection, and nothing unpickles.
 """
 
-from __future__ import annotations
-
 import difflib
 import itertools
 import os

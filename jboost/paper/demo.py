@@ -19,8 +19,8 @@ from jax import Array
 
 from jboost import plots
 from jboost.boosting import models
-from jboost.combiners.combine import NSGD
-from jboost.core.learner import Learner, State
+from jboost.combiners.mean import NSGD
+from jboost.core import Learner, State
 from jboost.core.step import Info, Trace
 from jboost.learners import SGD, Newton
 from jboost.paper import streams

@@ -10,8 +10,6 @@
 ...
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -22,8 +20,7 @@ from numpy.typing import ArrayLike
 
 from jboost.boosting.booster import Boosted
 from jboost.boosting.modes import DataReuse, PoissonReuse, RandomUpdate, Weighted
-from jboost.core import checks
-from jboost.core.learner import State
+from jboost.core import State, checks
 from jboost.core.step import Info, Trace
 from jboost.learners.newton import LeastSquares
 from jboost.learners.sgd import NLMS, SGD

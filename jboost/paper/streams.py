@@ -1,7 +1,5 @@
 """The paper's synthetic streams, as (xs, ds): inputs (T, r) and targets (T,)."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

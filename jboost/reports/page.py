@@ -1,7 +1,5 @@
 """Builds a page of HTML that needs nothing else: no network, no script."""
 
-from __future__ import annotations
-
 import base64
 import html
 import io

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from jboost import plots
 from jboost.core import extras
+from jboost.reports.spans import Spans
 from jboost.reports.tally import Curves
 from jboost.reports.watch import Bands, Learners, step_of
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     TwoAxes = tuple[Axes, Axes]
-
-MOST_SPANS = 120  # in a picture with a row for each learner: narrower ones would not be seen
 
 
 def error_over_time(curves: Curves, *, axes: TwoAxes | None = None) -> TwoAxes:
@@ -124,13 +123,13 @@ def learners_over_time(values: ArrayLike, name: str, *, ax: Axes | None = None) 
     >>> _, trace = jb.run(model, *jb.streams.duffing(300), observe=lambda state, info: info.lam)
     >>> ax = learners_over_time(trace.observed, "λ")
     >>> ax.get_ylabel(), ax.images[0].get_array().shape
-    ('learner', (5, 120))
+    ('learner', (5, 75))
     """
     array = _per_learner("values", values)
     T, m = array.shape
-    spans = np.array_split(array, min(MOST_SPANS, T))
-    means = np.stack([span.mean(axis=0) for span in spans], axis=1)
-    return _heat(ax or _new_axes(1)[0], means, T, m, name)
+    spans = Spans(m)
+    spans.add(array)
+    return _heat(ax or _new_axes(1)[0], spans.over_time()[1].T, T, m, name)
 
 
 def contributions(y: ArrayLike, z: ArrayLike, d: ArrayLike, *, ax: Axes | None = None) -> Axes:

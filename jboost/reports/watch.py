@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from jboost.boosting.booster import Boosted
-from jboost.core.learner import Learner, State
+from jboost.core import Learner, State
 from jboost.core.step import Info
 from jboost.reports.spans import Spans, as_text, from_text
 from jboost.reports.tally import WINDOW

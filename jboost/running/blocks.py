@@ -3,8 +3,6 @@
 Everything here is NumPy, so that a thread may do it: JAX's settings can differ between threads.
 """
 
-from __future__ import annotations
-
 import contextlib
 import queue
 import threading
@@ -17,7 +15,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from jboost.core.learner import State
+from jboost.core import State
 from jboost.core.numerics import LARGEST
 from jboost.running.run import check_shapes, checked_stream
 

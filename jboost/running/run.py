@@ -1,7 +1,5 @@
 """Running a learner over arrays: predict, then learn, folded over time."""
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,10 +10,10 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from jboost.core import checks
+from jboost.core import Key, Learner, State, checks
 from jboost.core.arrays import as_array, cast
 from jboost.core.errors import mean_squared_error
-from jboost.core.learner import Learner, State, instance, required_key
+from jboost.core.learner import instance, required_key
 from jboost.core.numerics import usable
 from jboost.core.step import Observe, Trace
 from jboost.core.template import mismatch, template
@@ -29,7 +27,7 @@ def run(
     model: Learner,
     xs: ArrayLike,
     ds: ArrayLike,
-    key: Array | None = None,
+    key: Key = None,
     state: State = None,
     observe: Observe | None = None,
     *,
@@ -87,7 +85,7 @@ def run(
     return fold(model, state, xs, ds, key, observe, traced=traced)
 
 
-def mse(model: Learner, xs: ArrayLike, ds: ArrayLike, key: Array | None = None) -> Array:
+def mse(model: Learner, xs: ArrayLike, ds: ArrayLike, key: Key = None) -> Array:
     """Return the mean squared error of a run from the start, differentiable in the model's floats.
 
     Every prediction counts, the first ones too; samples whose target is not usable do not. Of
@@ -115,7 +113,7 @@ def initial(
     model: Learner,
     num_features: int,
     dtype: DTypeLike,
-    key: Array | None,
+    key: Key,
     *,
     traced: bool | None = None,
 ) -> State:
@@ -129,7 +127,7 @@ def initial(
     return start(model, num_features, jnp.dtype(dtype), key)
 
 
-def _init(model: Learner, num_features: int, dtype: DTypeLike, key: Array | None) -> State:
+def _init(model: Learner, num_features: int, dtype: DTypeLike, key: Key) -> State:
     return model.init(num_features, dtype, key=key)
 
 
@@ -187,7 +185,7 @@ def check_shapes(xs: Array | np.ndarray, ds: Array | np.ndarray, q: int | None =
         raise ValueError(f"xs must have at least one row and one column; got shape {xs.shape}")
 
 
-def checked_key(key: Array | None) -> Array:
+def checked_key(key: Key) -> Array:
     """Return the key of a run whose model draws."""
     key = checks.key("key", required_key(key))
     if jnp.ndim(key):
@@ -195,7 +193,7 @@ def checked_key(key: Array | None) -> Array:
     return key
 
 
-def check_state(model: Learner, state: State, xs: Array, key: Array | None) -> None:
+def check_state(model: Learner, state: State, xs: Array, key: Key) -> None:
     """Refuse a state that this model does not make for this width and dtype."""
     problem = mismatch(template(model, xs.shape[1], xs.dtype.name, key), state)
     if problem is not None:
@@ -209,9 +207,9 @@ def _refuse_bad(model: Learner, xs: Array, ds: Array) -> None:
     """Name the first row that would be skipped."""
     if checks.is_traced(xs) or checks.is_traced(ds):
         return
-    good = np.asarray(_good(model, xs, ds)).reshape(len(xs), -1).all(axis=1)
-    if not good.all():
-        raise bad_rows(xs, ds, ~good)
+    bad = ~np.asarray(_good(model, xs, ds))
+    if bad.any():
+        raise bad_rows(xs, ds, np.asarray(bad.reshape(len(xs), -1).any(axis=1)))
 
 
 @jax.jit
@@ -233,7 +231,7 @@ def bad_rows(
 
 
 def _on_all_cores(
-    model: Separate, state: State, xs: Array, ds: Array, key: Array | None
+    model: Separate, state: State, xs: Array, ds: Array, key: Key
 ) -> tuple[State, Trace]:
     """Run each target by itself, in the layout that suits it, which a ``vmap`` of it has not."""
     double: Any = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]

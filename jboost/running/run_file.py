@@ -1,7 +1,5 @@
 """The checkpoint file of a run over a stream: claimed, read, written every few blocks."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
@@ -12,7 +10,7 @@ from jax import Array
 from jboost.checkpoints import atomic
 from jboost.checkpoints.archive import CheckpointError
 from jboost.checkpoints.checkpoint import inspect, read, save
-from jboost.core.learner import Learner, State
+from jboost.core import Key, Learner, State
 from jboost.running.run import checked_key
 
 
@@ -51,7 +49,7 @@ class RunFile:
         self._claim.enter_context(atomic.owning(path))
 
     def resume(
-        self, model: Learner, key: Array | None, *, allowed: bool
+        self, model: Learner, key: Key, *, allowed: bool
     ) -> tuple[Reached, Array | None] | None:
         """How far the run in the file has come, and its key; None where there is no file.
 
@@ -84,7 +82,7 @@ class RunFile:
     def write(
         self,
         model: Learner,
-        key: Array | None,
+        key: Key,
         reached: Reached,
         num_features: int | None,
         *,

@@ -16,8 +16,7 @@ import numpy as np
 from jax import Array
 
 from jboost.checkpoints import atomic
-from jboost.core import checks
-from jboost.core.learner import Learner, State
+from jboost.core import Key, Learner, State, checks
 from jboost.core.step import Observe, Trace
 from jboost.engine import fold
 from jboost.running.blocks import (
@@ -50,7 +49,7 @@ class _Running(NamedTuple):
 def run_stream(
     model: Learner,
     blocks: StreamSource,
-    key: Array | None = None,
+    key: Key = None,
     state: State = None,
     observe: Observe | None = None,
     *,
@@ -139,7 +138,7 @@ class StreamRun:
     """
 
     def __init__(
-        self, model: Learner, key: Array | None, state: State, observe: Observe | None, strict: bool
+        self, model: Learner, key: Key, state: State, observe: Observe | None, strict: bool
     ):
         self.model = model
         self.key = key

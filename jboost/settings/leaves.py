@@ -7,8 +7,6 @@ between, as in ``forgetting`` or ``combiner.forgetting``, where only one setting
 The place of a setting is its index among the leaves of the model, which is a pytree.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
@@ -17,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from jboost.core.learner import Learner
+from jboost.core import Learner
 
 _Model = TypeVar("_Model", bound=Learner)
 

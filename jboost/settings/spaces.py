@@ -10,8 +10,6 @@ So a step size is moved by its logarithm, and a forgetting factor β by the logi
 the sign.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -20,8 +18,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from jboost.core import checks
-from jboost.core.learner import Learner
+from jboost.core import Learner, checks
 from jboost.settings import leaves
 
 

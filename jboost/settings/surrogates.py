@@ -27,21 +27,17 @@ unsymmetric part grows as β^−t (to 1e26 after 10,000 steps at β = 0.99). Suc
 by the one that stores a square root of P, which computes the same function.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
 from jboost.boosting.booster import Boosted
 from jboost.boosting.modes import DataReuse, Mode, PoissonReuse, RandomUpdate, Weighted
-from jboost.core.learner import Learner, State, Wrapper
-from jboost.core.model import model, static
-from jboost.core.sample import Sample
+from jboost.core import DType, Key, Learner, Sample, State, Wrapper, model, static
 from jboost.learners.newton import LeastSquares
 
 SURROGATES = ("straight-through", "expected")
@@ -114,9 +110,7 @@ class _Between(Wrapper):
     mode: Mode
     surrogate: str = static()
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> State:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
         return self.learner.init(num_features, dtype, key=key)
 
     def predict(self, state: State, x: ArrayLike) -> Array:

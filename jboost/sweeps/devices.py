@@ -9,8 +9,6 @@
   of the batches on its own devices, and at the end every process has all results.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol

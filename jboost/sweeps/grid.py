@@ -1,7 +1,5 @@
 """The points of a grid and the models at these points, checked before anything is compiled."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping
@@ -10,8 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jboost.core import checks
-from jboost.core.learner import Learner
+from jboost.core import Learner, checks
 
 RESERVED = ("key", "stream", "mse", "skipped")  # columns of a table besides the grid's names
 

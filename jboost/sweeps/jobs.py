@@ -1,7 +1,5 @@
 """The work of a sweep: models of one structure form a job, whose runs are cut into batches."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from jboost.core.learner import Learner, State
+from jboost.core import Learner, State
 from jboost.core.step import Observe, over_time
 from jboost.engine.folds import plan_for
 from jboost.running import blocks

@@ -5,8 +5,6 @@ On a CPU the runs of a batch are the iterations of one ``lax.map`` in one kernel
 On other devices the runs are a ``vmap``. Several devices share a batch by ``shard_map``.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -18,8 +16,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from jboost.core import Key, Learner, State
 from jboost.core.errors import mean_squared_error
-from jboost.core.learner import Learner, State
 from jboost.core.step import Observe, Trace, over_time
 from jboost.core.template import template
 from jboost.engine.folds import watched
@@ -61,7 +59,7 @@ class Batch(NamedTuple):
     stream: ArrayLike
 
 
-def example_state(model: Learner, num_features: int, dtype: str, key: Array | None) -> State:
+def example_state(model: Learner, num_features: int, dtype: str, key: Key) -> State:
     """A state of zeros: the engine plans with its shapes, and ``init`` need not be compiled."""
     shapes = template(model, num_features, dtype, key)
     return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)

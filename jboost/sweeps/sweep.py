@@ -6,8 +6,6 @@ Another step size compiles nothing; another mode, learner or number of learners 
 structure and compiles once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import time
@@ -20,9 +18,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jboost.core import checks
+from jboost.core import Learner, checks
 from jboost.core.arrays import as_array
-from jboost.core.learner import Learner
 from jboost.core.progress import Progress
 from jboost.core.step import Observe
 from jboost.running.run import checked_key, checked_stream

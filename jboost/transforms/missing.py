@@ -1,15 +1,11 @@
-"""Inputs with gaps."""
-
-from __future__ import annotations
+"""Impute: inputs with gaps."""
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core.model import model, static
+from jboost.core import DType, Key, Sample, Transform, model, static
 from jboost.core.numerics import dtype_of, usable
-from jboost.core.sample import Sample
-from jboost.core.transform import Transform
 from jboost.transforms.moments import Moments
 
 CLIP = 5.0  # deviations: an absurd value moves a mean no farther than this
@@ -17,13 +13,13 @@ CLIP = 5.0  # deviations: an absurd value moves a mean no farther than this
 
 @model
 class Impute(Transform):
-    """Missing entries of x (NaN, infinite, beyond 1e15) replaced by their column's mean so far.
+    """Replaces missing entries of x (NaN, infinite, beyond 1e15) by their column's mean so far.
 
-    Before a column's first value that is 0. Behind :class:`Scale`, which lets missing entries pass,
-    the mean is near 0 from the start whatever the units, so put Scale first.
+    Before the first value of a column that mean is 0. Put :class:`Scale` first: it lets missing
+    entries pass, and behind it the mean is near 0 from the start, whatever the units.
 
     Args:
-      indicators: whether to append a column for each, 1 where its entry was missing.
+      indicators: whether to append a column for each column, 1 where its entry was missing.
 
     >>> import jax.numpy as jnp
     >>> impute = Impute(indicators=True)
@@ -41,9 +37,7 @@ class Impute(Transform):
     def width(self, num_features: int) -> int:
         return 2 * num_features if self.indicators else num_features
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> Moments:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> Moments:
         del key
         return Moments.zeros((num_features,), dtype_of(dtype))
 

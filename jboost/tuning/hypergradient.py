@@ -6,8 +6,6 @@ how many numbers are chosen. It keeps the state at √T times, runs each stretch
 again, and keeps the intermediate results of that stretch only, so its memory grows as √T.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Iterable
@@ -20,8 +18,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.typing import ArrayLike
 
-from jboost.core import checks
-from jboost.core.learner import Learner, State
+from jboost.core import Key, Learner, State, checks
 from jboost.core.numerics import Sum, usable
 from jboost.core.step import Observe, Trace, over_time, step
 from jboost.core.template import template
@@ -41,7 +38,7 @@ def hypergradient(
     model: Learner,
     xs: ArrayLike,
     ds: ArrayLike,
-    key: Array | None = None,
+    key: Key = None,
     wrt: str | Iterable[str] = ("step_size",),
     *,
     metric: Metric | None = None,
@@ -151,7 +148,7 @@ class _Score(NamedTuple):
 
 
 def _solve(
-    problem: _Problem, xs: Array, ds: Array, key: Array | None, observe: Observe | None
+    problem: _Problem, xs: Array, ds: Array, key: Key, observe: Observe | None
 ) -> tuple[Array, list[Array]]:
     """Return the error and its slopes."""
 
@@ -177,7 +174,7 @@ def _solve(
     return value, unravel(slopes)
 
 
-def _walk(model: Learner, score: _Score, xs: Array, ds: Array, key: Array | None) -> _Score:
+def _walk(model: Learner, score: _Score, xs: Array, ds: Array, key: Key) -> _Score:
     """Run over the samples; a target that is not usable does not count."""
 
     def scored_step(score: _Score, sample: tuple[Array, Array]) -> tuple[_Score, None]:
@@ -191,9 +188,7 @@ def _walk(model: Learner, score: _Score, xs: Array, ds: Array, key: Array | None
     return jax.lax.scan(scored_step, score, (xs, ds))[0]
 
 
-def _walk_in_stretches(
-    model: Learner, score: _Score, xs: Array, ds: Array, key: Array | None
-) -> _Score:
+def _walk_in_stretches(model: Learner, score: _Score, xs: Array, ds: Array, key: Key) -> _Score:
     """As :func:`_walk`; the way back runs √T stretches again, each from the score at its start."""
     width = math.isqrt(len(xs))
     count = len(xs) // width

@@ -1,7 +1,5 @@
 """A picture of tuning: the error and the settings at every evaluation."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from jboost import plots

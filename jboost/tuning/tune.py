@@ -20,9 +20,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from jboost.core import checks
+from jboost.core import Key, Learner, checks
 from jboost.core.errors import ase
-from jboost.core.learner import Learner
 from jboost.core.step import Observe
 from jboost.running.run import checked_stream, run
 from jboost.settings import leaves
@@ -63,7 +62,7 @@ def tune(
     model: _Model,
     xs: ArrayLike,
     ds: ArrayLike,
-    key: Array | None = None,
+    key: Key = None,
     *,
     optimizer: optax.GradientTransformation | None = None,
     steps: int = 40,

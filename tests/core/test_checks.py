@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jboost.core import checks
-from jboost.core.model import model, static
+from jboost.core.pytree import model, static
 
 pytestmark = pytest.mark.core
 

@@ -1,5 +1,7 @@
 """Fleets: every stream's run is the one it would have had alone, however its rows arrive."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 
 import jboost as jb
 from jboost.engine.packing import Packing
+from jboost.fleets import loops
 from jboost.fleets.fleet import Fleet
 
 KEY = jax.random.key(4)
@@ -43,21 +46,21 @@ def test_streams_run_as_they_would_alone(model, schedule):
     state, trace = run_in_blocks(fleet, 7, ids, xs, ds)
     states = fleet.states(state)
     for stream in (0, 1, 5, 17):
-        own = np.flatnonzero(ids == stream)[:LENGTH]
+        rows = np.flatnonzero(ids == stream)[:LENGTH]
         x, d = np.zeros((LENGTH, R), np.float32), np.full(LENGTH, np.nan, np.float32)
-        x[: len(own)], d[: len(own)] = xs[own], ds[own]  # a NaN teaches nothing
+        x[: len(rows)], d[: len(rows)] = xs[rows], ds[rows]  # a NaN teaches nothing
         key = jax.random.fold_in(KEY, stream)
         after, alone = jb.run(model, x, d, key)
         np.testing.assert_allclose(
-            trace.prediction[own], alone.prediction[: len(own)], rtol=1e-4, atol=1e-5
+            trace.prediction[rows], alone.prediction[: len(rows)], rtol=1e-4, atol=1e-5
         )
         if np.sum(ids == stream) <= LENGTH:
-            for one, other in zip(jax.tree.leaves(after), jax.tree.leaves(states), strict=True):
-                np.testing.assert_allclose(other[stream], one, rtol=1e-3, atol=1e-4)
+            for leaf, stacked in zip(jax.tree.leaves(after), jax.tree.leaves(states), strict=True):
+                np.testing.assert_allclose(stacked[stream], leaf, rtol=1e-3, atol=1e-4)
     assert trace.skipped.tolist() == [row in (3, 10) for row in range(len(ids))]
     untouched, fresh = fleet.states(state, [N - 1]), fleet.states(fleet.init(), [N - 1])
-    for one, other in zip(jax.tree.leaves(untouched), jax.tree.leaves(fresh), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for leaf, first in zip(jax.tree.leaves(untouched), jax.tree.leaves(fresh), strict=True):
+        np.testing.assert_array_equal(leaf, first)
 
 
 def test_blocks_may_be_cut_anywhere():
@@ -79,13 +82,22 @@ def test_a_state_stays_unless_it_is_donated_and_can_be_kept(tmp_path):
     state, _ = fleet.run(first, ids, xs, ds)
     np.testing.assert_array_equal(first.words, before)
     jb.save(tmp_path / "fleet.npz", model, fleet.states(state), num_features=R)
-    _, kept, _ = jb.load(tmp_path / "fleet.npz")
-    np.testing.assert_array_equal(fleet.from_states(kept).words, state.words)
+    _, loaded, _ = jb.load(tmp_path / "fleet.npz")
+    np.testing.assert_array_equal(fleet.from_states(loaded).words, state.words)
     expected = np.array(state.words)
     again, _ = fleet.run(first, ids, xs, ds, donate=True)
     np.testing.assert_array_equal(again.words, expected)
     with pytest.raises(RuntimeError, match="deleted"):
         np.asarray(first.words)
+
+
+def test_a_row_copies_no_states_of_other_streams():
+    """The compiled loop changes one row of the states in place, whatever the combiner."""
+    fleet, rows = Fleet(MODELS["WU"], 1000, R), 16
+    block = (np.zeros((1, rows), np.int32), np.ones((1, rows, R), np.float32), np.ones((1, rows)))
+    program = loops._kernel if fleet._spec.loop == "kernel" else loops._plain
+    lowered = program.lower(fleet._spec, fleet.model, None, fleet.init().words, block)
+    assert not re.findall(r"= u32\[1000,.* copy\(", lowered.compile().as_text())
 
 
 def test_packing_keeps_every_bit(x64):

@@ -1,5 +1,6 @@
 """The learners one by one: hand-sized numbers, stability, and what keeps float32 alive."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,8 +57,8 @@ def test_the_guard_of_sgd():
 def test_geometric_sums(p, n, scale):
     p = np.float32(p * scale)
     q = 1 - np.float64(p)
-    for count in [jnp.int32(n)] + [jnp.asarray(n, jnp.int4)] * (n < 8):
-        power, total = geometric(jnp.float32(p), count)
+    for most in (None, n, 2 * n):
+        power, total = geometric(jnp.float32(p), jnp.int32(n), most)
         np.testing.assert_allclose(power, q**n, rtol=3e-5, atol=1e-6)
         np.testing.assert_allclose(total, sum(q**j for j in range(n)), rtol=3e-5, atol=1e-6)
 
@@ -113,10 +114,16 @@ def test_memories_shorter_than_the_input_is_wide(forgetting, repeats):
     assert np.abs(ys).max() < 20 * np.abs(ds).max()
 
 
-def test_columns_beyond_the_input_stay_empty():
+@pytest.mark.parametrize("learner", [jb.Newton(0.9), jb.ForwardNewton(0.9, storage="covariance")])
+def test_a_state_is_as_wide_as_the_input_whatever_a_run_does_in_between(learner):
     xs = np.random.default_rng(4).normal(size=(300, 37)).astype(np.float32)
-    state, _ = jb.run(jb.Newton(0.9), xs, xs[:, 0])
-    assert state.T.shape == (37, 40) and not np.asarray(state.T[:, 37:]).any()
+    state, _ = jb.run(learner, xs, xs[:, 0])
+    assert state[1].shape == (37, 37)
+    by_steps, update = learner.init(37, jnp.float32), jax.jit(learner.update)
+    for x in xs[:20]:
+        by_steps = update(by_steps, x, x[0])
+    run, _ = jb.run(learner, xs[:20], xs[:20, 0])
+    chex.assert_trees_all_close(by_steps, run, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("beta", [0.9, 0.99, 0.999])
@@ -133,19 +140,19 @@ def test_silence_does_not_wind_up(beta):
 
 
 def test_what_is_held_shrinks_as_it_is_forgotten_if_asked(x64):
-    """The coefficients follow the variance that is taken away: both forms, and by hand."""
+    """The coefficients follow the variance that is taken away: in both storages, and by hand."""
     xs, ds = (np.array(a) for a in jb.streams.duffing(300))
     silent = np.zeros((300, 3))
     silent[:, 0] = xs[:, 0]  # one input goes on
-    found = {}
-    for form in ("root", "covariance"):
-        learner = jb.Newton(0.9, ridge=0.1, form=form, shrink=True)
+    w = {}
+    for storage in ("root", "covariance"):
+        learner = jb.Newton(0.9, ridge=0.1, storage=storage, shrink=True)
         state, _ = jb.run(learner, xs, ds)
-        found[form] = jb.run(learner, silent, ds, state=state)[0].w
-    np.testing.assert_allclose(found["root"], found["covariance"], rtol=1e-6, atol=1e-9)
+        w[storage] = jb.run(learner, silent, ds, state=state)[0].w
+    np.testing.assert_allclose(w["root"], w["covariance"], rtol=1e-6, atol=1e-9)
     plain = jb.Newton(0.9, ridge=0.1)
-    kept, _ = jb.run(plain, silent, ds, state=jb.run(plain, xs, ds)[0])
-    assert np.abs(kept.w[1:]).max() > 0.1 and np.abs(found["root"][1:]).max() < 1e-6
+    unshrunk, _ = jb.run(plain, silent, ds, state=jb.run(plain, xs, ds)[0])
+    assert np.abs(unshrunk.w[1:]).max() > 0.1 and np.abs(w["root"][1:]).max() < 1e-6
     # One coefficient, P = 2 above a cap of 1: w_j and P_jj are halved, then P grows by 1/β.
     learner = jb.Newton(0.5, ridge=1.0, shrink=True)
     state = learner.init(1)._replace(w=jnp.array([3.0]), T=jnp.sqrt(jnp.array([[2.0]])))
@@ -196,13 +203,13 @@ def test_newton_does_not_depend_on_the_order_or_units_of_features(x64):
 
 def test_forgetting_by_weight_keeps_what_unimportant_samples_do_not_replace():
     x = jnp.array([1.0])
-    for by_weight, kept in ((True, True), (False, False)):
+    for by_weight in (True, False):
         learner = jb.Newton(0.9, ridge=0.01, max_variance=1e4, forget_by_weight=by_weight)
         state = learn(learner, ([1.0], 1.0))
         variance = variances(state)[0, 0]
         for _ in range(50):
             state = learner.update(state, x, 1.0, weight=0.0)
-        assert (variances(state)[0, 0] < 1.01 * variance) == kept
+        assert (variances(state)[0, 0] < 1.01 * variance) == by_weight
 
 
 def test_lowered_matmul_precision_changes_nothing():

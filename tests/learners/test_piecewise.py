@@ -163,9 +163,9 @@ def test_slopes_that_all_matter_are_kept():
 def test_what_is_expected_of_a_cut_adds_up_to_one():
     """Level and the slope of its own input a quarter each, the other slopes a half."""
     half = np.array([[2, 2, 1, 1, 1, 1], [2, 1, 2, 1, 1, 1]]) / 8
-    shares = np.exp(-splits._prices(5, 3))
+    shares = np.exp(-splits.prices(5, 3))
     np.testing.assert_allclose(shares[[0, 2, 3]], half[[0, 0, 1]])
-    np.testing.assert_allclose(np.exp(-splits._prices(32, 7)).sum(1), 1)
+    np.testing.assert_allclose(np.exp(-splits.prices(32, 7)).sum(1), 1)
 
 
 @pytest.mark.parametrize("learner", [jb.NLMS(1.0), jb.Newton(0.5)])
@@ -218,7 +218,12 @@ def test_any_learner_gains_from_regions(learner):
 SMALL = PiecewiseLinear(1, jb.Newton(0.99, 0.1), evidence=0.0, cuts=3, grace=5)
 
 
-PREDICT, INFO = jax.jit(SMALL.predict), jax.jit(SMALL.info)
+PREDICT = jax.jit(SMALL.predict)
+
+
+@jax.jit
+def report(state, x):
+    return SMALL.info(state, SMALL.sample(state, x, 0.0))
 
 
 @jax.jit
@@ -272,9 +277,9 @@ def test_boosted_trees_are_cut_and_resumed_bit_for_bit():
     d = np.abs(x[:, 0])
     model = jb.boost(SMALL, 3, target_mse=1e-3, mode=jb.RandomUpdate())
     whole, trace = jb.run(model, x, d, KEY)
-    part, first = jb.run(model, x[:128], d[:128], KEY)
-    part, second = jb.run(model, x[128:], d[128:], KEY, part)
-    chex.assert_trees_all_equal(part, whole)
+    half, first = jb.run(model, x[:128], d[:128], KEY)
+    resumed, second = jb.run(model, x[128:], d[128:], KEY, half)
+    chex.assert_trees_all_equal(resumed, whole)
     together = jnp.concatenate([first.prediction, second.prediction])
     chex.assert_trees_all_equal(together, trace.prediction)
 
@@ -305,9 +310,9 @@ def test_the_error_is_differentiable_in_the_settings_of_the_learner():
 
 def test_what_is_reported_is_the_region():
     state = settled()
-    info = INFO(state, np.float32([0.9, 0.0]), 0.0)
+    info = report(state, np.float32([0.9, 0.0]))
     assert int(info["regions"]) == 1 + len(inputs_split(state, SMALL.cuts))
-    other = INFO(state, np.float32([-0.9, 0.0]), 0.0)
+    other = report(state, np.float32([-0.9, 0.0]))
     assert int(info["region"]) != int(other["region"])
 
 

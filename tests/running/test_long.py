@@ -7,7 +7,7 @@ import pytest
 
 import jboost as jb
 from jboost.boosting.booster import RLS_COMBINER
-from jboost.combiners.combine import from_mean
+from jboost.combiners.mean import from_mean
 
 NOISE = 0.1
 

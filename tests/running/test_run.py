@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jax import export
 
 import jboost as jb
-from jboost.combiners.combine import FromMean
+from jboost.combiners.mean import FromMean
 
 pytestmark = pytest.mark.core
 
@@ -27,8 +27,8 @@ def data(T=64):
 def test_three_step_sizes_one_trace():
     traces = []
 
-    @jb.learners.model
-    class Counting(jb.learners.Learner):
+    @jb.model
+    class Counting(jb.Learner):
         step_size: float
 
         def init(self, num_features, dtype=None, *, key=None):

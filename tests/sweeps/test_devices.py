@@ -42,18 +42,18 @@ def alone():
     return json.loads(json.dumps(sweep_work.work()))
 
 
-def assert_same(found, alone):
-    assert found["settings"] == alone["settings"] and found["done"] == alone["done"]
-    assert found["skipped"] == alone["skipped"]
-    np.testing.assert_allclose(found["mse"], alone["mse"], rtol=1e-6)
-    np.testing.assert_allclose(found["fleet"], alone["fleet"], rtol=1e-5, atol=1e-6)
+def assert_same(result, alone):
+    assert result["settings"] == alone["settings"] and result["done"] == alone["done"]
+    assert result["skipped"] == alone["skipped"]
+    np.testing.assert_allclose(result["mse"], alone["mse"], rtol=1e-6)
+    np.testing.assert_allclose(result["fleet"], alone["fleet"], rtol=1e-5, atol=1e-6)
 
 
 def test_eight_devices_give_the_table_of_one(alone):
-    found = finished(start("devices", JAX_NUM_CPU_DEVICES="8"))
-    assert found["devices"] == 8
-    assert found["parts"] == 8  # the batch and the fleet are really laid over all of them
-    assert_same(found, alone)
+    result = finished(start("devices", JAX_NUM_CPU_DEVICES="8"))
+    assert result["devices"] == 8
+    assert result["parts"] == 8  # the batch and the fleet are really laid over all of them
+    assert_same(result, alone)
 
 
 def test_two_processes_give_the_table_of_one(alone):
@@ -66,11 +66,11 @@ def test_two_processes_give_the_table_of_one(alone):
     finally:
         for process in both:
             process.kill()
-    for number, found in enumerate(tables):
-        assert (found["processes"], found["process"]) == (2, number)
-        assert 0 < found["computed"] < len(alone["mse"])  # each did a part
-        assert_same(found, alone)
-    assert sum(found["computed"] for found in tables) == len(alone["mse"])
+    for number, result in enumerate(tables):
+        assert (result["processes"], result["process"]) == (2, number)
+        assert 0 < result["computed"] < len(alone["mse"])  # each did a part
+        assert_same(result, alone)
+    assert sum(result["computed"] for result in tables) == len(alone["mse"])
 
 
 def test_batches_cover_every_run_once_in_equal_sizes():

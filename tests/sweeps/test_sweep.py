@@ -8,9 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.kernels import KERNELS
 
 import jboost as jb
-from jboost.engine import fold as engine
+from jboost import engine
+from jboost.engine.plan import Plan
 from jboost.sweeps import jobs, program
 from jboost.sweeps import plots as sweep_plots
 from jboost.sweeps.results import Table
@@ -291,7 +293,7 @@ print("alive", fleet._spec.loop)
 """
 
 
-@pytest.mark.skipif(jax.__version_info__ < engine.FIRST_TESTED, reason="no kernel with this jax")
+@pytest.mark.skipif(not KERNELS, reason="no kernel with this jax")
 def test_unused_operands_do_not_abort_the_process():
     """A batch of one run, of one learner, a state that nothing reads: XLA would abort on them."""
     done = subprocess.run([sys.executable, "-c", ABORTS], capture_output=True, text=True)
@@ -375,7 +377,7 @@ def test_it_compiles_for_accelerators():
     class Gpu:
         platform = "cuda"
 
-    plan = engine.Plan("plain", "", ())
+    plan = Plan(False, "")
     models = jax.tree.map(lambda leaf: np.full(3, leaf, np.float32), make_ru(step_size=0.1))
     batch = program.Batch(models, np.zeros((3, 2), np.uint32), np.zeros(3, np.int32))
     spec = program.BatchSpec(plan, (Gpu(),), "threefry2x32", None, None)

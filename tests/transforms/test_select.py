@@ -24,7 +24,7 @@ def chosen(select, xs, ds):
     """The columns after every sample, (T, most)."""
 
     def step(state, sample):
-        state = select.learn(state, *sample)
+        state = select.update(state, *sample)
         return state, state.columns
 
     return jax.lax.scan(step, select.init(xs.shape[1], xs.dtype), (xs, ds))[1]
@@ -83,9 +83,9 @@ def test_gaps_and_absurd_values_spoil_only_themselves():
     x = jnp.asarray(xs[0]).at[1].set(jnp.inf).at[30].set(jnp.nan)
     seen = np.asarray(select.apply(state, x))
     assert np.isnan(seen[1]) and np.isfinite(seen[[0, 2, 3, 4]]).all()
-    learn = jax.jit(select.learn)
-    after = learn(state, x.at[2].set(1e14), jnp.float32(1e14))
-    chex.assert_tree_all_finite(learn(after, x.at[2].set(-1e14), jnp.float32(-1e14)))
+    update = jax.jit(select.update)
+    after = update(state, x.at[2].set(1e14), jnp.float32(1e14))
+    chex.assert_tree_all_finite(update(after, x.at[2].set(-1e14), jnp.float32(-1e14)))
     gaps = np.where(np.random.default_rng(1).random(xs.shape) < 0.2, np.nan, xs)
     columns = np.asarray(chosen(select, gaps.astype(np.float32), ds))[-1]
     assert set(RELEVANT) <= set(columns.tolist())

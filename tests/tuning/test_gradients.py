@@ -83,12 +83,12 @@ def test_reverse_mode_agrees_with_forward_mode_over_bad_samples(name):
     xs[3], ds[5], xs[7, 1], ds[9] = 0.0, np.nan, np.inf, 1e30
     model = jax.tree.map(jnp.float32, FEW[name])
     loss = lambda model: jb.mse(model, xs, ds, KEY)  # noqa: E731
-    for one, other in zip(
+    for reverse, forward in zip(
         jax.tree.leaves(jax.grad(loss)(model)),
         jax.tree.leaves(jax.jacfwd(loss)(model)),
         strict=True,
     ):
-        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(reverse, forward, rtol=1e-3, atol=1e-4)
 
 
 def test_one_step_size_per_learner():

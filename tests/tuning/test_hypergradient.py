@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost.engine import fold as engine
+from jboost.engine import folds
 from jboost.settings import leaves
 from jboost.settings.surrogates import relaxed
 from jboost.tuning.hypergradient import hypergradient
@@ -51,19 +51,19 @@ def duffing(T):
 
 def assert_matches_finite_differences(model, xs, ds, tolerance=1e-4):
     """Every float of the model, every entry of it, by differences of two widths."""
-    known = leaves.paths(model)
-    value, grads = hypergradient(model, xs, ds, wrt=known)
-    base = [np.asarray(leaf, float) for leaf in leaves.take(model, known.values())]
+    settings = leaves.paths(model)
+    value, grads = hypergradient(model, xs, ds, wrt=settings)
+    base = [np.asarray(leaf, float) for leaf in leaves.take(model, settings.values())]
     flat, shapes = np.concatenate([a.ravel() for a in base]), [a.shape for a in base]
     ends = np.cumsum([a.size for a in base])[:-1]
 
     def error(flat):
         parts = [a.reshape(s) for a, s in zip(jnp.split(flat, ends), shapes, strict=True)]
-        return jb.mse(leaves.put(model, known.values(), parts), xs, ds)
+        return jb.mse(leaves.put(model, settings.values(), parts), xs, ds)
 
     np.testing.assert_allclose(value, error(jnp.asarray(flat)), rtol=1e-9)
-    slopes = np.concatenate([np.ravel(grads[name]) for name in known])
-    names = [name for name, a in zip(known, base, strict=True) for _ in range(a.size)]
+    slopes = np.concatenate([np.ravel(grads[name]) for name in settings])
+    names = [name for name, a in zip(settings, base, strict=True) for _ in range(a.size)]
     room = np.array([1 - v if "forgetting" in n else v for n, v in zip(names, flat, strict=True)])
     # Kinks (λ = 1 begins or ends) spoil wide differences, rounding narrow ones: one must agree.
     h = np.array([1e-4, 1e-5, 1e-6])[:, None, None] * np.diag(room)
@@ -133,7 +133,7 @@ def test_other_values_do_not_compile_again():
     xs, ds = duffing(300)
 
     def programs():
-        return engine._kernels[False]._cache_size() + engine._plain._cache_size()
+        return sum(program._cache_size() for program in folds._calls.values())
 
     def ask(step_size, target_mse):
         model = jb.boost(jb.SGD(step_size), 2, target_mse=target_mse, combiner=jb.Uniform())
@@ -213,7 +213,7 @@ def test_straight_through_is_nearly_the_slope_of_the_mean_error(x64):
     def error(values, key):
         return jb.mse(leaves.put(SPENT["RU"], where.values(), values), xs, ds, key)
 
-    own = jax.lax.map(slopes, keys, batch_size=100)
+    by_gradient = jax.lax.map(slopes, keys, batch_size=100)
     base = leaves.take(SPENT["RU"], where.values())
     for i, name in enumerate(where):
         h = 0.15 * base[i]
@@ -222,8 +222,8 @@ def test_straight_through_is_nearly_the_slope_of_the_mean_error(x64):
             for v in ([b + s * h * (j == i) for j, b in enumerate(base)] for s in (1, -1))
         )
         numeric = (up - down) / (2 * h)
-        noise = 3 * (numeric.std() + own[name].std()) / np.sqrt(len(keys))
-        assert abs(own[name].mean() - numeric.mean()) < 0.1 * abs(numeric.mean()) + noise
+        noise = 3 * (numeric.std() + by_gradient[name].std()) / np.sqrt(len(keys))
+        assert abs(by_gradient[name].mean() - numeric.mean()) < 0.1 * abs(numeric.mean()) + noise
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_names():
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("arguments", "words"),
     [
         ({"wrt": "step_size"}, "may be learner.step_size or combiner.learner.step_size"),
         ({"wrt": "stepsize"}, "does not have; it has learner.step_size, emphasis.target_mse"),
@@ -294,10 +294,10 @@ def test_names():
         ),
     ],
 )
-def test_mistakes_are_named(given, words):
+def test_mistakes_are_named(arguments, words):
     model = jb.bsgd_wu(3, target_mse=0.2, step_size=0.1, combiner=jb.NSGD(0.01))
     with pytest.raises((TypeError, ValueError), match=words):
-        hypergradient(model, *duffing(5), **given)
+        hypergradient(model, *duffing(5), **arguments)
 
 
 def test_a_model_that_draws_wants_its_key():

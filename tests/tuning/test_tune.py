@@ -50,8 +50,8 @@ def test_nothing_after_the_rows_to_tune_on_matters_to_the_choice():
     model, history = tune(jb.SGD(0.001), xs, ds, train=1000, steps=6)
     same, _ = tune(jb.SGD(0.001), xs, other, train=1 / 3, steps=6)
     assert same.step_size == model.step_size
-    for score, one in ((history.held_out, model), (history.untuned, jb.SGD(0.001))):
-        late = (np.asarray(jb.run(one, xs, ds)[1].prediction) - ds)[1000:]
+    for score, scored in ((history.held_out, model), (history.untuned, jb.SGD(0.001))):
+        late = (np.asarray(jb.run(scored, xs, ds)[1].prediction) - ds)[1000:]
         assert score[0] == pytest.approx(np.mean(late**2), rel=1e-4)
 
 
@@ -122,7 +122,7 @@ def test_the_picture_has_the_error_and_every_setting():
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("arguments", "words"),
     [
         ({"wrt": "momentum"}, "does not have; it has step_size"),
         ({"steps": 0}, "steps must be a whole number >= 1"),
@@ -135,9 +135,9 @@ def test_the_picture_has_the_error_and_every_setting():
         ({"spaces": {"step_size": (0, 0.1)}}, "must start inside its range, 0 < step_size < 0.1"),
     ],
 )
-def test_mistakes_are_named(given, words):
+def test_mistakes_are_named(arguments, words):
     with pytest.raises((TypeError, ValueError), match=words):
-        tune(jb.SGD(0.1), *(a[:100] for a in DUFFING), **given)
+        tune(jb.SGD(0.1), *(a[:100] for a in DUFFING), **arguments)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_spaces_go_there_and_back(space, x64):
 
 
 def test_a_float_of_unknown_range_asks_for_it():
-    from jboost.core.model import model
+    from jboost.core.pytree import model
 
     @model
     class Shifted(jb.SGD):

@@ -146,7 +146,7 @@ def test_no_answer_no_change():
         ({"repeats": jnp.bool_(False)}, large),
     ]:
         chex.assert_trees_all_equal(update(state, xs[0], jnp.float32(d), **one | told), state)
-    look = jax.jit(model.info)
+    look = jax.jit(lambda state, x, d: model.info(state, model.sample(state, x, d)))
     assert not look(state, xs[0], jnp.float32(jnp.nan))["alarm"]
     assert look(state, xs[0], large)["alarm"]
 

@@ -72,8 +72,8 @@ def test_the_leverage_of_an_input_far_from_all_others(x64):
     far = np.array([30.0, 0.0, 0.0])
     R = 0.1 * np.eye(4) + ones.T @ ones
     wanted = np.append(far, 1) @ np.linalg.inv(R) @ np.append(far, 1)
-    for form in ("root", "covariance"):
-        newton = jb.Newton(1.0, 0.1, form=form)
+    for storage in ("root", "covariance"):
+        newton = jb.Newton(1.0, 0.1, storage=storage)
         model = jb.pipeline(jb.Bias(), jb.ScaleTarget(newton))
         state, _ = jb.run(model, xs.astype(float), ds.astype(float))
         np.testing.assert_allclose(model.leverage(state, far), wanted, rtol=1e-6)
@@ -188,7 +188,7 @@ def test_no_answer_no_change_and_what_info_says():
     ):
         same = update(state, xs[0], **{"d": ds[0]} | one | told)
         chex.assert_trees_all_equal(same, state)
-    look = jax.jit(model.info)
+    look = jax.jit(lambda state, x, d: model.info(state, model.sample(state, x, d)))
     info = look(state, xs[0], jnp.float32(jnp.nan))
     assert not info["covered"] and info["low"] < info["high"]
     assert look(state, xs[0], info["high"])["covered"]

@@ -1,32 +1,58 @@
-"""How much is taken of a subtree, or of an input, by odds in nats that count what it gained."""
+"""How much of a subtree, or of an input, a tree takes into its estimate.
 
-from __future__ import annotations
+The *odds* l of a subtree or of an input say, in nats, by how much the samples are more likely with
+it than without it. Its *share* is σ(l) = 1/(1 + exp(−l)).
+"""
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-LOW, HIGH = -3.0, 10.0  # of odds, so that they can turn; what is of no use keeps a share of 5 %
-STEP = 2.0  # one sample changes odds by no more, so that an outlier decides nothing
-DOUBT = -1.0  # where the odds for an input start: three in four are thought not to matter
+LOWEST, HIGHEST = -3.0, 10.0  # bounds of odds, so that they can turn; the lowest share is 5 %
+LARGEST_GAIN = 2.0  # nats by which one sample changes odds at most: an outlier decides nothing
+START = -1.0  # the odds of an input at the start: about three inputs in four do not matter
+LARGEST = 1e6  # standard deviations at which errors are clipped, so that no square overflows
 
 
-def gain(a: Array, b: Array, unit: Array) -> Array:
-    """Of an error b over a, in nats; clipped first, as ∞ − ∞ would be NaN."""
-    a, b = (jnp.clip(v * unit, -1e6, 1e6) for v in (a, b))
-    return jnp.clip((a * a - b * b) / 2, -STEP, STEP)
+def gain(without: Array, with_it: Array, unit: Array) -> Array:
+    """Return the nats by which a sample is more likely with something than without it.
+
+    ``without`` and ``with_it`` are the errors of the two estimates, ``unit`` is 1 over the standard
+    deviation of the errors.
+    """
+    # Clipped before they are subtracted: ∞ − ∞ would be NaN.
+    a, b = (jnp.clip(e * unit, -LARGEST, LARGEST) for e in (without, with_it))
+    return jnp.clip((a * a - b * b) / 2, -LARGEST_GAIN, LARGEST_GAIN)
 
 
-def taken(worth: Array) -> tuple[Array, Array]:
-    """(s, t): the shares by the odds of each input, and those that are taken, 1 − v (1 − s)."""
-    share = jax.nn.sigmoid(worth)
-    s, v = share[:, :-1], share[:, -1:]
+def bounded(odds: Array) -> Array:
+    """Return odds within their bounds."""
+    return jnp.clip(odds, LOWEST, HIGHEST)
+
+
+def of_inputs(odds: Array) -> tuple[Array, Array]:
+    """Return two kinds of shares of the inputs of each node, (nodes, r).
+
+    s is the share by the odds of the input alone. t = 1 − v (1 − s) is the share that the estimate
+    takes, where v, the share in the last column, is that of leaving inputs out at all.
+    """
+    shares = jax.nn.sigmoid(odds)
+    s, v = shares[:, :-1], shares[:, -1:]
     return s, 1 - v * (1 - s)
 
 
-def contrasts(worth: Array, parts: Array) -> tuple[Array, Array]:
-    """What estimates without and with an input differ from the one by t; then, t = 1 and t = s."""
-    s, t = taken(worth)
-    none, some = (jnp.sum((a - t) * parts, axis=1, keepdims=True) for a in (1.0, s))
-    without, with_it = -t * parts, (1 - t) * parts
-    return jnp.concatenate([without, none], axis=1), jnp.concatenate([with_it, some], axis=1)
+def input_gains(odds: Array, effects: Array, left: Array, unit: Array) -> Array:
+    """Return the gain of each of a learner's odds by one sample, (nodes, r + 1).
+
+    ``effects`` is what each input adds to the estimate if it is taken whole, (nodes, r), and
+    ``left`` the error of the estimate that takes the shares t, (nodes, 1). For an input the two
+    cases compared are that it is left out and that it is taken whole. For the last column they are
+    that all inputs are taken whole (t = 1) and that all are taken by their shares s (t = s).
+    """
+    s, t = of_inputs(odds)
+    all_whole, by_share = (
+        jnp.sum((share - t) * effects, axis=1, keepdims=True) for share in (1.0, s)
+    )
+    without = jnp.concatenate([-t * effects, all_whole], axis=1)
+    with_it = jnp.concatenate([(1 - t) * effects, by_share], axis=1)
+    return gain(left - without, left - with_it, unit)

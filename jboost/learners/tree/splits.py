@@ -1,66 +1,94 @@
 """Where to split a region of the inputs: a running score test for a change of slope.
 
 A region has errors e of its estimate (in units of their spread), C candidate cuts on each of the r
-inputs, and r + 1 regressors: z_0 = 1 and the standardised inputs z_1 … z_r. Were the estimate as
-good on both sides of a cut, no e z would have a mean on either side. With the sums
+inputs, and r + 1 regressors: z_0 = 1 and the standardised inputs z_1 … z_r. If the estimate is as
+good on one side of a cut as on the other, e z_i has mean zero on both sides. The sums
 
     S_i = Σ e z_i,   V_i = Σ e² z_i²,   W_i = Σ e² z_i
 
-on the right (R), on the left (L) and in all, slopes are taken about the level of their side,
+are taken to the right of each cut (R), to its left (L) and over all samples. Slopes are taken about
+the level of their side,
 
-    S_i ← S_i − S_0 W_i/V_0,   V_i ← V_i − W_i²/V_0       for i ≥ 1,
+    S_i ← S_i − S_0 W_i/V_0,   V_i ← V_i − W_i²/V_0       for i ≥ 1.
 
-and the gain of a cut for one regressor is, in nats, what a level or slope of its own on each side
-adds to the log-likelihood beyond what one for both would:
+The gain of a cut for one regressor is how much the log-likelihood grows, in nats, if the regressor
+has one coefficient on each side of the cut instead of one for both:
 
     G_i = ½ (S_R²/V_R + S_L²/V_L − S²/V)
 
-Without a change 2G is χ² with one degree of freedom, so that the chance of G > g is below e^−g. The
-sums are O(r² C) numbers a region, and a sample costs as many operations.
+If nothing changes at the cut, 2G is χ² with one degree of freedom, so that the probability of G > g
+is below e^−g. A region stores O(r² C) numbers, and a sample costs as many operations.
 """
 
-from __future__ import annotations
-
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import DTypeLike
 
-SIGMA = math.sqrt(math.pi / 2)  # a normal's standard deviation, over its mean absolute deviation
-LARGEST = 4.0  # standard deviations; beyond, an outlier would count for more than its surprise
-FEW = 8.0  # samples before which a spread is not yet one to clip by
-LEAST = 5.0  # of V on each side, about as many samples: below, 2G is not yet χ²
-STRIDE = 3.0  # of a cut's steps, over spread/√n: cuts cross a spread within the first few samples
-FLOOR = 0.03  # of the scales: see `scales`
+SIGMA = math.sqrt(math.pi / 2)  # standard deviation of a normal over its mean absolute deviation
+LARGEST = 4.0  # standard deviations at which errors and inputs are clipped, because of outliers
+FEW = 8.0  # samples after which a spread is known well enough to clip by
+LEAST_POWER = 5.0  # of V on each side, about as many samples: with less 2G is not yet χ²
+STRIDE = 3.0  # steps of a cut over spread/√n: it can cross the spread within a few samples
+SMALLEST_SCALE = 0.03  # of an input whose slope did not change: see `_standardisation`
 
 
 class Search(NamedTuple):
-    """Evidence of one region: its mass, its inputs' location and spread, cuts (r, C), the sums."""
+    """The evidence for the cuts of one region. All of it is 0 at the start.
+
+    mass: the weight of the samples so far.
+    mean: the mean of each input, (r,).
+    spread: the mean absolute deviation of each input, (r,).
+    cuts: where the candidate cuts are, (r, C).
+    score: the sums S, (r C + 1, r + 1): to the right of each cut, and in the last row over all
+      samples.
+    power: the sums V, of the same shape.
+    cross: the sums W, of the same shape.
+    """
 
     mass: Array
     mean: Array
     spread: Array
     cuts: Array
-    score: Array  # S, and
-    power: Array  # V, and
-    cross: Array  # W: (r C + 1, r + 1), right of each cut, then in all
+    score: Array
+    power: Array
+    cross: Array
 
 
-def start(num_features: int, num_cuts: int, dtype: Any) -> Search:
-    """A region without samples."""
+class Cut(NamedTuple):
+    """The best cut of a region, and the units of the inputs of the two regions it makes."""
+
+    evidence: Array  # the nats that the cut gains beyond what chance would
+    number: Array  # its input times C, plus its number among the cuts of that input
+    threshold: Array  # where it is
+    centre: Array  # (r,) what the new regions subtract from their inputs
+    scale: Array  # (r,) what they multiply them by afterwards
+
+
+def start(num_features: int, num_cuts: int, dtype: DTypeLike) -> Search:
+    """Return the search of a region without samples."""
     inputs = jnp.zeros(num_features, dtype)
     sums = jnp.zeros((num_features * num_cuts + 1, num_features + 1), dtype)
     cuts = jnp.zeros((num_features, num_cuts), dtype)
     return Search(jnp.zeros((), dtype), inputs, inputs, cuts, sums, sums, sums)
 
 
-def add(search: Search, x: Array, e: Array, mass: Array, grace: int) -> Search:
-    """One sample more. The first ``grace`` place the cuts at quantiles, later ones are evidence.
+def no_cut(x: Array) -> Cut:
+    """Return the cut of a region that is not to be split."""
+    nothing = jnp.full((), -jnp.inf, x.dtype)
+    zero, zeros = jnp.zeros((), x.dtype), jnp.zeros_like(x)
+    return Cut(nothing, jnp.zeros((), jnp.int32), zero, zeros, zeros)
 
-    A cut for the quantile level p moves by (p − 1[x < q]) spread/√n (Robbins and Monro), then rests
-    so that both sums of a side are over the same side.
+
+def add(search: Search, x: Array, e: Array, mass: Array, grace: int) -> Search:
+    """Return the search with one more sample.
+
+    The first ``grace`` samples move the cuts towards quantiles of the inputs. A cut q for the level
+    p moves by (p − 1[x < q]) spread/√n (Robbins and Monro). Then the cuts stay where they are, as
+    the sums of a side must all be over the same side, and the samples are evidence.
     """
     n, mean, spread, q, S, V, W = search
     deviation = SIGMA * spread
@@ -70,18 +98,18 @@ def add(search: Search, x: Array, e: Array, mass: Array, grace: int) -> Search:
     new_spread = spread + share * (jnp.abs(dx) - spread)
 
     C = q.shape[1]
-    level = (jnp.arange(1, C + 1, dtype=x.dtype) / (C + 1))[None, :]
+    p = (jnp.arange(1, C + 1, dtype=x.dtype) / (C + 1))[None, :]
     step = (STRIDE * SIGMA * mass / jnp.sqrt(n + 1)) * new_spread[:, None]
-    moved = q + step * (level - (x[:, None] < q).astype(x.dtype))
+    moved = q + step * (p - (x[:, None] < q).astype(x.dtype))
     placing = n < grace
     q = jnp.where(placing, jnp.where(n == 0, x[:, None], moved), q)
 
-    one = jnp.ones(1, x.dtype)
-    real = _varies(search)
-    z = jnp.where(real, dx / jnp.where(real, deviation, 1), 0)
-    z = jnp.concatenate([one, jnp.clip(z, -LARGEST, LARGEST)])
+    level = jnp.ones(1, x.dtype)
+    varies = _varies(search)
+    z = jnp.where(varies, dx / jnp.where(varies, deviation, 1), 0)
+    z = jnp.concatenate([level, jnp.clip(z, -LARGEST, LARGEST)])
     e = jnp.clip(e, -LARGEST, LARGEST)
-    right = jnp.concatenate([(x[:, None] > q).astype(x.dtype).reshape(-1), one])
+    right = jnp.concatenate([(x[:, None] > q).astype(x.dtype).reshape(-1), level])
     right = right[:, None] * jnp.where(placing, 0, mass)
     return Search(
         n + mass,
@@ -94,61 +122,70 @@ def add(search: Search, x: Array, e: Array, mass: Array, grace: int) -> Search:
     )
 
 
-def best(search: Search) -> tuple[Array, Array, Array, Array]:
-    """(excess, cut, centre, scale): of the best cut, and its children's inputs.
+def best(search: Search) -> Cut:
+    """Return the cut with the most evidence.
 
-    A region that behaves differently on two sides of an input mostly does so in several regressors,
-    while the shadow of that difference on another input is in one. So the evidence of a cut is
+    Where a region behaves differently on the two sides of an input, mostly several regressors show
+    it. On another input, correlated with that one, the difference mostly shows in one regressor.
+    So the evidence of a cut sums over the regressors, each beyond a price:
 
-        Σ max(0, G_i − c_i),    c_i = ln 4 for level and the slope of its own input,
-                                      ln 2(r − 1) for the slopes of the others
-
-    where Σ e^−c_i = 1: half of what is expected is a function of the one input that is cut (steps,
-    hinges, curves), and half, shared by the r − 1 others, that it changes what they do.
+        Σ max(0, G_i − c_i)
     """
     sums = search.score, search.power, search.cross
     S, V = _about_level(*(a[-1:] for a in sums))
     S_R, V_R = _about_level(*(a[:-1] for a in sums))
     S_L, V_L = _about_level(*(a[-1:] - a[:-1] for a in sums))
     G = (_ratio(S_R, V_R) + _ratio(S_L, V_L) - _ratio(S, V)) / 2
-    G = jnp.where((V_R > LEAST) & (V_L > LEAST), G, 0)
-    c = jnp.asarray(_prices(*search.cuts.shape), G.dtype)
+    G = jnp.where((V_R > LEAST_POWER) & (V_L > LEAST_POWER), G, 0)
+    c = jnp.asarray(prices(*search.cuts.shape), G.dtype)
     excess = jnp.sum(jnp.maximum(G - c, 0), axis=1)
-    cut = jnp.argmax(excess).astype(jnp.int32)
-    return excess[cut], cut, *_standard(search, G[cut, 1:], c[cut, 1:])
+    number = jnp.argmax(excess).astype(jnp.int32)
+    threshold = search.cuts.reshape(-1)[number]
+    centre, scale = _standardisation(search, G[number, 1:], c[number, 1:])
+    return Cut(excess[number], number, threshold, centre, scale)
 
 
-def _prices(r: int, C: int) -> np.ndarray:
-    """c_i by cut and regressor: (r C, r + 1)."""
+def prices(r: int, C: int) -> np.ndarray:
+    """Return the price c_i of each regressor at each cut, (r C, r + 1).
+
+    e^−c_i is the probability, before any data, that the coefficient of regressor i is the one that
+    changes; they add up to 1. Half of it is for a function of the input that is cut (a step, a
+    hinge, a curve): c = ln 4 for the level and for the slope of that input. The other half is for a
+    cut that changes what the other r − 1 inputs do: c = ln 2(r − 1) for the slope of each.
+    """
     c = np.full((r, r + 1), math.log(2 * max(r - 1, 1)))
     c[:, 0] = c[np.arange(r), 1 + np.arange(r)] = math.log(4)
     return np.repeat(c, C, axis=0)
 
 
-def _standard(search: Search, G: Array, c: Array) -> tuple[Array, Array]:
-    """Two new regions see s (x − centre)/deviation: s is 1 where the slope changed, else little.
+def _standardisation(search: Search, G: Array, c: Array) -> tuple[Array, Array]:
+    """Return the centre and the scale of the inputs of two new regions.
 
-        s² = max(FLOOR², 1 − c/G)
+    The new learners see s (x − centre)/deviation, where s is 1 for an input whose slope changed
+    and small for the others:
 
-    is the positive-part shrinkage of Stein, with the noise that the largest of as many as c counts
-    has. Of a standardised input n samples have the power s² n, so that a linear learner of ridge v
-    learns the change of a slope as if v/s² samples had said that there is none, in whatever units
-    x is. The floor makes of the default 0.01 eleven: an input that did not seem to matter costs
-    next to nothing and yet is learned within some dozens of samples if it does.
+        s² = max(0.03², 1 − c/G)
+
+    This is Stein's positive-part shrinkage, with the noise of the largest of e^c gains. n samples
+    of a standardised input have the power s² n, so that a linear learner of ridge v learns the
+    change of a slope as if v/s² earlier samples had shown no change, whatever the units of x. At
+    s = 0.03 and the default ridge of 0.01 these are 11 samples: an input that did not seem to
+    matter costs next to nothing, and if it does matter it is learned within some dozens of samples.
     """
-    s = jnp.sqrt(jnp.maximum(1 - c / jnp.maximum(G, c), FLOOR**2))
-    # A constant is a level, which every region has: it is left as it is.
+    s = jnp.sqrt(jnp.maximum(1 - c / jnp.maximum(G, c), SMALLEST_SCALE**2))
+    # A constant input is left as it is: it acts as a level, which every region has anyway.
     varies = _varies(search)
     scale = jnp.where(varies, s / jnp.where(varies, SIGMA * search.spread, 1), 1)
     return jnp.where(varies, search.mean, 0), scale
 
 
 def _varies(search: Search) -> Array:
-    """Whether an input's spread is more than round-off."""
+    """Return whether the spread of each input is more than rounding."""
     return search.spread > 8 * jnp.finfo(search.spread.dtype).eps * jnp.abs(search.mean)
 
 
 def _about_level(S: Array, V: Array, W: Array) -> tuple[Array, Array]:
+    """Return S and V with the slopes taken about the level."""
     share = jnp.concatenate([jnp.zeros_like(W[:, :1]), W[:, 1:] / jnp.maximum(V[:, :1], 1)], axis=1)
     return S - share * S[:, :1], V - share * W
 

@@ -1,24 +1,20 @@
-"""Combiners: learners on the m predictions, starting at their mean.
+"""The plain mean of the predictions, and combiners that start at it.
 
-Any learner combines: it learns d − mean(y) from y, so that it starts at z = 1/m and, where it is
-linear, its coefficients are z − 1/m exactly.
+Any learner can combine: from the predictions y it learns d − mean(y). So it starts at z = 1/m, and
+the coefficients of a linear learner are exactly z − 1/m.
 """
-
-from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core.learner import Learner, State
-from jboost.core.model import model
+from jboost.core import DType, Key, Learner, Sample, State, model
 from jboost.core.numerics import dtype_of, known
-from jboost.core.sample import Sample
 from jboost.learners.sgd import NLMS
 
-NSGD = NLMS  # the paper's name for it: z ← z + μ_z e y/‖y‖²
+NSGD = NLMS  # the paper's name for it as a combiner: z ← z + μ_z e y/‖y‖²
 
 
 class UniformState(NamedTuple):
@@ -41,9 +37,7 @@ class Uniform(Learner):
 
     starts_at_mean: ClassVar[bool] = True
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> UniformState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> UniformState:
         del num_features, key
         return UniformState(jnp.zeros((), dtype_of(dtype)))
 
@@ -57,7 +51,10 @@ class Uniform(Learner):
 
 @model
 class FromMean(Learner):
-    """A learner of what the mean of the predictions leaves over; the state is that learner's."""
+    """A combiner that adds a learner's estimate of d − mean(y) to the mean of the predictions y.
+
+    Its state is that of the learner.
+    """
 
     learner: Learner
 
@@ -67,18 +64,16 @@ class FromMean(Learner):
     def needs_key(self) -> bool:
         return self.learner.needs_key
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> State:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
         return self.learner.init(num_features, dtype, key=key)
 
     def predict(self, state: State, x: ArrayLike) -> Array:
-        left = self.learner.predict(state, x)
-        return jnp.mean(known(x, left.dtype)) + left
+        correction = self.learner.predict(state, x)
+        return jnp.mean(known(x, correction.dtype)) + correction
 
     def coefficients(self, state: State, x: ArrayLike) -> Array:
-        left = self.learner.coefficients(state, x)
-        return 1 / left.shape[0] + left
+        w = self.learner.coefficients(state, x)
+        return 1 / w.shape[0] + w
 
     def learn(self, state: State, sample: Sample) -> State:
         return self.learner.learn(state, sample.with_target(sample.d - jnp.mean(sample.x)))

@@ -5,17 +5,18 @@ hypergradient is ``jax.grad`` with respect to it. Whole numbers, words and funct
 structure and are declared with :func:`static`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
-from jax.typing import ArrayLike
+from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
 Number = ArrayLike  # a float, or an array or tracer that stands for one (or for one per learner)
+Key = Array | None  # a jax.random.key, or None where nothing is drawn
+DType = DTypeLike | None  # a dtype of floats, or None for the default one of JAX
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -67,7 +68,7 @@ def model(cls: _Class) -> _Class:
         keys = map(jax.tree_util.GetAttrKey, data_names)
         return [*zip(keys, children(node), strict=True)], structure(node)
 
-    def unflatten(meta: tuple[Any, ...], data: Sequence[Any]) -> Any:
+    def unflatten(meta: tuple[Any, ...], data: Iterable[Any]) -> Any:
         node = object.__new__(cls)
         for name, value in zip([*meta_names, *data_names], [*meta, *data], strict=True):
             object.__setattr__(node, name, value)

@@ -8,32 +8,28 @@
 | r      |              | λ 2 (ŷ − d)(ŷ − y): the regret of the linearised loss, at least the true |
 | γ      | `forgetting` | every sum over the past fades by γ a step; bounds are for γ = 1          |
 
-*Regret* is the loss of the mix minus that of a fixed choice made in hindsight: an expert, or, since
-the linearised loss is linear in the choice, a convex mix q of them. Bounds hold for any sequence of
-predictions and targets. ``experiments/bench/combiners.py`` measures regrets beside their bounds,
-and where each rule pays.
+*Regret* is the loss of the mix minus the loss of a choice that is fixed in hindsight: an expert, or
+a convex mix q of experts, since the linearised loss is linear in the choice. The bounds hold for
+any sequence of predictions and targets. ``experiments/bench/combiners.py`` measures regrets beside
+their bounds, and shows where each rule is the best.
 """
 
-from __future__ import annotations
-
 import abc
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from jboost.core import checks
-from jboost.core.learner import Learner, State
-from jboost.core.model import Number, model
+from jboost.core import DType, Key, Learner, Number, Sample, State, checks, model
 from jboost.core.numerics import Sum, dtype_of, known
 from jboost.core.products import dot
-from jboost.core.sample import Sample
 
+FORGETTING = checks.a_number(above=0, at_most=1)
 # With V = 2.2 Σ r², r/√V ≥ −0.675, and exp(x − x²) ≤ 1 + x holds down to −0.683.
 BERNSTEIN = 2.2
-# An expert this far behind is out for good; further down a float32 sum would overflow.
+# An expert this far behind is out for good; further behind a float32 sum would overflow.
 LARGEST_LOG_WEIGHT = 1e30
 
 
@@ -43,12 +39,20 @@ class Aggregation(Learner):
     starts_at_mean: ClassVar[bool] = True
 
     @abc.abstractmethod
+    def start(self, m: int, dtype: jnp.dtype) -> State:
+        """Return the state of m experts before any data."""
+
+    @abc.abstractmethod
     def mix(self, state: State) -> Array:
         """Return p, the weights of the experts."""
 
     @abc.abstractmethod
     def after(self, state: State, y: Array, d: Array, lam: Array) -> State:
         """Return the state after one good sample of weight λ > 0."""
+
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
+        del key
+        return self.start(num_features, dtype_of(dtype))
 
     def predict(self, state: State, x: ArrayLike) -> Array:
         p = self.mix(state)
@@ -63,7 +67,11 @@ class Aggregation(Learner):
 
 
 class EWAState(NamedTuple):
-    """Log weights up to a common number, and S: at least the largest loss of an expert so far."""
+    """The state of an exponentially weighted average.
+
+    log_weights: ln p up to a number common to all experts, (m,), 0 at the start.
+    S: at least the largest loss of an expert so far, 0 at the start.
+    """
 
     log_weights: Sum
     S: Array
@@ -73,21 +81,21 @@ class EWAState(NamedTuple):
 class EWA(Aggregation):
     """Exponentially weighted average: p_k ∝ exp(−η Σ_t ℓ_k), with the losses ℓ = λ (y − d)².
 
-    Log weights are kept, relative to the best, so that none underflows for ever; equal predictions
-    give exactly their common value.
+    The state holds the logarithms of the weights relative to the largest, so that no weight
+    underflows for ever. Equal predictions give exactly their common value.
 
-    Bound, on the regret against the best expert: ln m / η where η ℓ ≤ 1/2 for every loss of every
+    Bound on the regret against the best expert: ln m / η where η ℓ ≤ 1/2 for every loss of every
     expert, that is η ≤ 1/(2E²) for errors up to E, or 1/(8B²) where |y| ≤ B and |d| ≤ B: there the
     loss is η-exp-concave (Kivinen and Warmuth 1999; Cesa-Bianchi and Lugosi 2006, §3.3). Without
-    ``rate``, η = 1/(2S) with S = 0 at first and S ← 2ℓ at a loss ℓ > S; S at least doubles then,
-    so that the regret is at most 2 S ln m + S, and S ≤ 2E².
+    ``rate``, η = 1/(2S), where S starts at 0 and becomes 2ℓ at a loss ℓ > S. As S at least doubles
+    each time, the regret is at most 2 S ln m + S, and S ≤ 2E².
 
     Measured, MSE over that of the best of 12 SGD and Newton experts, mean over ten streams: 1.020
-    (at most 1.18). A rate that has a bound is small, so that it leaves 1/m slowly, and it competes
-    with single experts only: use it where one expert is to be found, else :class:`BOA`.
+    (at most 1.18). A rate that has a bound is small, so that the mix leaves 1/m slowly, and the
+    mix competes with single experts only. Use it to find one expert, and else :class:`BOA`.
 
     Args:
-      rate: η > 0; by default by the largest loss so far.
+      rate: η > 0; by default 1/(2S), from the largest loss so far.
       forgetting: γ in (0, 1].
 
     >>> combiner = EWA(rate=0.5)
@@ -100,16 +108,11 @@ class EWA(Aggregation):
     forgetting: Number = 1.0
 
     def __post_init__(self) -> None:
-        if self.rate is not None:
-            object.__setattr__(self, "rate", checks.number("rate", self.rate, above=0))
-        object.__setattr__(self, "forgetting", _forgetting(self.forgetting))
+        rate = checks.or_none(checks.a_number(above=0))
+        checks.fields(self, rate=rate, forgetting=FORGETTING)
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> EWAState:
-        del key
-        dtype = dtype_of(dtype)
-        return EWAState(Sum.zeros((num_features,), dtype), jnp.zeros((), dtype))
+    def start(self, m: int, dtype: jnp.dtype) -> EWAState:
+        return EWAState(Sum.zeros((m,), dtype), jnp.zeros((), dtype))
 
     def mix(self, state: EWAState) -> Array:
         return jax.nn.softmax(state.log_weights.total)
@@ -122,21 +125,27 @@ class EWA(Aggregation):
         largest = jnp.max(lam * jnp.square(y - d))
         new_S = jnp.where(largest > gamma * S, 2 * largest, gamma * S)
         if self.rate is None:
-            some = new_S > 0
-            eta = jnp.where(some, 0.5 / jnp.where(some, new_S, 1), 0)
-            keep = jnp.where(some, gamma * (S / jnp.where(some, new_S, 1)), 0)
+            positive = new_S > 0
+            divisor = jnp.where(positive, new_S, 1)
+            eta = jnp.where(positive, 0.5 / divisor, 0)
+            keep = jnp.where(positive, gamma * (S / divisor), 0)
         else:
             eta, keep = jnp.asarray(self.rate, d.dtype), gamma
         logs = _faded(logs, keep)
-        # Only differences count: what is subtracted keeps the best near zero, where digits are.
-        # From the sum and not from the step, which would be lost beside a large loss just before.
+        # Only differences count. The largest sum is subtracted to keep the best expert near zero,
+        # where float32 is finest; subtracted from the step it would be lost beside a large loss.
         step = jnp.clip(eta * gain, -LARGEST_LOG_WEIGHT, LARGEST_LOG_WEIGHT)
         logs = Sum(logs.total - jnp.max(logs.total), logs.lost).add(step)
         return EWAState(Sum(jnp.maximum(logs.total, -LARGEST_LOG_WEIGHT), logs.lost), new_S)
 
 
 class BOAState(NamedTuple):
-    """In units of ``unit``: R = Σ (r − r²/√V) and, of its square, V = 2.2 Σ r²."""
+    """The state of Bernstein online aggregation. All of it is 0 at the start.
+
+    unit: the unit of R; see `_in_units`.
+    R: Σ (r − r²/√V) of each expert, (m,).
+    V: 2.2 Σ r² of each expert, (m,), in the square of the unit.
+    """
 
     unit: Array
     R: Sum
@@ -145,26 +154,26 @@ class BOAState(NamedTuple):
 
 @model
 class BOA(Aggregation):
-    """Bernstein online aggregation, with a learning rate 1/√V of its own for every expert.
+    """Bernstein online aggregation, in which every expert has a learning rate 1/√V_k.
 
         V_k ← V_k + 2.2 r_k²,    R_k ← R_k + r_k − r_k²/√V_k,    p_k ∝ exp(R_k/√V_k)/√V_k
 
-    Experts with V = 0, which never differed from the mix, keep 1/m. Nothing depends on the scale of
-    the targets, and there is nothing to tune.
+    An expert with V = 0, which never differed from the mix, keeps 1/m. Nothing depends on the scale
+    of the targets, and there is nothing to tune.
 
-    Bound, on the regret against a convex mix q of the experts (an expert is one): Σ_k q_k b_k with
+    Bound on the regret against a convex mix q of the experts (an expert is one): Σ_k q_k b_k with
 
         b_k = √V_k (ln m + 0.91 + N/4 + ln(1 + 1.5 A))
 
     where N counts the steps at which some |r_k| > √V_k/2, V_k before the step (such a step makes
     V_k grow by half), and A is the mean over the experts of Σ_t (1 − √(V_{k,t−1}/V_{k,t})), at most
-    half the logarithm of V_k's growth. The proof is in ``experiments/bench/regret_bounds.py``,
-    after Wintenberger (2017, Machine Learning 106), whose procedure it is; the constant 2.2 and the
-    form without the range are those of the R package opera.
+    half the logarithm of V_k's growth. The proof is in ``experiments/bench/regret_bounds.py``. The
+    procedure is that of Wintenberger (2017, Machine Learning 106), with the constant 2.2 of the R
+    package opera, which needs no range of the losses.
 
-    Measured as for :class:`EWA`: 0.999 (at most 1.06), the steadiest of the three and the first to
-    try. ``ForwardNewton(ridge=1.0)``, whose mix is linear, had 0.996 (at most 1.07): it gains where
-    errors of the experts cancel, and its bound grows with the range of the targets.
+    Measured as for :class:`EWA`: 0.999 (at most 1.06). It is the steadiest of the three and the
+    first to try. ``ForwardNewton(ridge=1.0)``, whose mix is linear, had 0.996 (at most 1.07): it
+    gains where errors of the experts cancel, and its bound grows with the range of the targets.
 
     Args:
       forgetting: γ in (0, 1].
@@ -180,34 +189,37 @@ class BOA(Aggregation):
     forgetting: Number = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "forgetting", _forgetting(self.forgetting))
+        checks.fields(self, forgetting=FORGETTING)
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> BOAState:
-        del key
-        zeros = Sum.zeros((num_features,), dtype_of(dtype))
-        return BOAState(jnp.zeros((), zeros.total.dtype), zeros, zeros)
+    def start(self, m: int, dtype: jnp.dtype) -> BOAState:
+        zeros = Sum.zeros((m,), dtype)
+        return BOAState(jnp.zeros((), dtype), zeros, zeros)
 
     def mix(self, state: BOAState) -> Array:
-        some, root = _root(state.V.total)
+        differed, root = _root(state.V.total)
         log = state.R.total / root - jnp.log(root)
-        top = jax.lax.stop_gradient(jnp.max(jnp.where(some, log, -jnp.inf)))
-        w = jnp.where(some, jnp.exp(jnp.where(some, log - top, 0)), 0)
-        share = jnp.mean(some.astype(w.dtype)) / jnp.maximum(jnp.sum(w), 1)
-        return jnp.where(some, share * w, 1 / w.shape[0])
+        top = jax.lax.stop_gradient(jnp.max(jnp.where(differed, log, -jnp.inf)))
+        w = jnp.where(differed, jnp.exp(jnp.where(differed, log - top, 0)), 0)
+        share = jnp.mean(differed.astype(w.dtype)) / jnp.maximum(jnp.sum(w), 1)
+        return jnp.where(differed, share * w, 1 / w.shape[0])
 
     def after(self, state: BOAState, y: Array, d: Array, lam: Array) -> BOAState:
         gamma = jnp.asarray(self.forgetting, d.dtype)
         r, unit, c = _in_units(_regret(self.mix(state), y, d, lam), state.unit, gamma)
         V = _faded(state.V, gamma * c * c).add(BERNSTEIN * r * r)
-        some, root = _root(V.total)
-        R = _faded(state.R, gamma * c).add(r - jnp.where(some, r * r / root, 0))
+        positive, root = _root(V.total)
+        R = _faded(state.R, gamma * c).add(r - jnp.where(positive, r * r / root, 0))
         return BOAState(unit, R, V)
 
 
 class MLPolyState(NamedTuple):
-    """In units of ``unit``: R = Σ r, and, of its square, V = Σ r² and B, the largest r² of any."""
+    """The state of a polynomially weighted average. All of it is 0 at the start.
+
+    unit: the unit of R; see `_in_units`.
+    R: Σ r of each expert, (m,).
+    V: Σ r² of each expert, (m,), in the square of the unit.
+    B: the largest r² of any expert so far, in the square of the unit.
+    """
 
     unit: Array
     R: Sum
@@ -217,20 +229,21 @@ class MLPolyState(NamedTuple):
 
 @model
 class MLPoly(Aggregation):
-    """Polynomially weighted average with a learning rate η for every expert, not to be tuned.
+    """Polynomially weighted average, in which every expert has a learning rate η_k.
 
         R_k ← R_k + r_k,   B ← max(B, max_j r_j²),   1/η_k = B + Σ_t r_k²,   p_k ∝ η_k max(R_k, 0)
 
-    and p = 1/m where no R_k is positive. An expert that the mix beats gets no weight at all.
+    and p = 1/m where no R_k is positive. An expert that the mix beats gets no weight at all, and
+    there is nothing to tune.
 
-    Bound, on the regret against a convex mix q of the experts: Σ_k q_k b_k with
+    Bound on the regret against a convex mix q of the experts: Σ_k q_k b_k with
 
         b_k = √(B + Σ_t r_k²) (√D + M √m)
 
-    where D sums η_k r_k² (η_k before the step) over experts and steps, but for the M steps at which
-    B more than doubles. Where |r| ≤ 1 is known and B is set to 1 this is Gaillard, Stoltz and van
-    Erven's (2014, COLT) √(m (1 + ln(1 + T)) (1 + Σ_t r_k²)). The proof for an unknown range is in
-    ``experiments/bench/regret_bounds.py``; the rule is that of the R package opera.
+    where D sums η_k r_k² (η_k before the step) over experts and steps, except for the M steps at
+    which B more than doubles. Where |r| ≤ 1 is known and B is set to 1 this is Gaillard, Stoltz and
+    van Erven's (2014, COLT) √(m (1 + ln(1 + T)) (1 + Σ_t r_k²)). The proof for an unknown range is
+    in ``experiments/bench/regret_bounds.py``; the rule is that of the R package opera.
 
     Measured as for :class:`EWA`: 1.005 (at most 1.09). It is the quickest to leave an expert: where
     the best of three changed eleven times its MSE was .0063, BOA's .020 and that of recursive least
@@ -248,22 +261,18 @@ class MLPoly(Aggregation):
     forgetting: Number = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "forgetting", _forgetting(self.forgetting))
+        checks.fields(self, forgetting=FORGETTING)
 
-    def init(
-        self, num_features: int, dtype: DTypeLike | None = None, *, key: Array | None = None
-    ) -> MLPolyState:
-        del key
-        zeros = Sum.zeros((num_features,), dtype_of(dtype))
-        zero = jnp.zeros((), zeros.total.dtype)
+    def start(self, m: int, dtype: jnp.dtype) -> MLPolyState:
+        zeros, zero = Sum.zeros((m,), dtype), jnp.zeros((), dtype)
         return MLPolyState(zero, zeros, zeros, zero)
 
     def mix(self, state: MLPolyState) -> Array:
         power = state.B + state.V.total
         w = jnp.maximum(state.R.total, 0) / jnp.where(power > 0, power, 1)
         total = jnp.sum(w)
-        some = total > 0
-        return jnp.where(some, w / jnp.where(some, total, 1), 1 / w.shape[0])
+        positive = total > 0
+        return jnp.where(positive, w / jnp.where(positive, total, 1), 1 / w.shape[0])
 
     def after(self, state: MLPolyState, y: Array, d: Array, lam: Array) -> MLPolyState:
         gamma = jnp.asarray(self.forgetting, d.dtype)
@@ -273,26 +282,23 @@ class MLPoly(Aggregation):
         return MLPolyState(unit, _faded(state.R, gamma * c).add(r), V, B)
 
 
-def _forgetting(value: Any) -> Any:
-    return checks.number("forgetting", value, above=0, at_most=1)
-
-
 def _mixed(p: Array, y: Array) -> Array:
-    """Σ p_k y_k, exactly the common value where all are equal."""
+    """Return Σ p_k y_k, which is exactly the common value where all y_k are equal."""
     return y[0] + dot(p, y - y[0])
 
 
 def _regret(p: Array, y: Array, d: Array, lam: Array) -> Array:
-    """r of every expert; Σ p_k r_k = 0."""
+    """Return r of every expert; Σ p_k r_k = 0."""
     y_hat = _mixed(p, y)
     return (2 * lam * (y_hat - d)) * (y_hat - y)
 
 
 def _in_units(r: Array, unit: Array, gamma: Array) -> tuple[Array, Array, Array]:
-    """(r/unit, unit, old unit/unit): squares of r would overflow float32 from errors of 1e9 on.
+    """Return r in a new unit, the new unit, and the old unit in the new one.
 
-    The rules do not depend on the unit, so it has no gradient. It is at least the largest |r| of
-    the past that counts, and at least doubles when it grows, so that it rarely does.
+    Squares of r would overflow float32 from errors of 1e9 on. The unit is at least the largest |r|
+    of the past that still counts, and at least doubles when it grows, so that it rarely grows. The
+    rules do not depend on it, so it has no gradient.
     """
     faded = jnp.sqrt(gamma) * unit
     largest = jnp.max(jnp.abs(r))
@@ -302,10 +308,11 @@ def _in_units(r: Array, unit: Array, gamma: Array) -> tuple[Array, Array, Array]
 
 
 def _faded(total: Sum, keep: Array) -> Sum:
+    """Return a sum of which only the share ``keep`` is left."""
     return Sum(keep * total.total, keep * total.lost)
 
 
 def _root(V: Array) -> tuple[Array, Array]:
-    """Where V > 0, and √V there (1 elsewhere: a root has no derivative at 0)."""
-    some = V > 0
-    return some, jnp.sqrt(jnp.where(some, V, 1))
+    """Return whether V > 0, and √V there and 1 elsewhere, as a root has no derivative at 0."""
+    positive = V > 0
+    return positive, jnp.sqrt(jnp.where(positive, V, 1))

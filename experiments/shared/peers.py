@@ -1,7 +1,5 @@
 """Predictions of other libraries' regressors, each made before its target was learned."""
 
-from __future__ import annotations
-
 import math
 from typing import Protocol, runtime_checkable
 

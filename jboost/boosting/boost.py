@@ -1,0 +1,100 @@
+"""The function that makes a booster, and checks what it is made of."""
+
+from collections.abc import Callable, Sequence
+
+from jboost.boosting import copies
+from jboost.boosting.booster import RLS_COMBINER, Boosted
+from jboost.boosting.emphasis import Emphasis
+from jboost.boosting.modes import Mode, Weighted
+from jboost.combiners.mean import NSGD, from_mean
+from jboost.core import Learner, Number, checks
+from jboost.core.learner import instance
+
+
+def boost(
+    learner: Learner | Sequence[Learner] | Callable[[int], Learner],
+    m: int | None = None,
+    *,
+    target_mse: Number,
+    dependence: Number | None = None,
+    mode: Mode | None = None,
+    combiner: Learner | None = None,
+    guarantee: Number | None = None,
+    chain: str = "prefix",
+    literal: bool = False,
+) -> Boosted:
+    """Boost m copies of a learner, or a list of different ones: the paper's Algorithms 1 and 2.
+
+    At every sample learner k gets the importance λ^(k) = min{1, δ^(c·l^(k))}. The total loss
+    l^(k) = Σ_{j<k} [σ_m² − (e^(j))²] says how well the learners before it did, and δ is the
+    weighted MSE/4 of learner k so far. The estimates are combined as d̂ = zᵀy.
+
+    With ``dependence=0`` every λ is 1: the ordinary mixture of experts.
+
+    Targets should be of about unit size; put the booster inside ``ScaleTarget`` where they are not.
+    The ridge of the default combiner assumes that size, and in float32 it loses digits far above.
+
+    Args:
+      learner: a learner, a list of learners (then m is its length), or a function of k = 0 … m − 1
+        that returns a learner. Learners that differ in their floats alone run as one stack; a
+        learner whose floats have shape (m,) is such a stack already. Copies of a learner that draws
+        at its start, such as one behind ``RandomFourier``, draw differently.
+      m: the number of learners, at least 1.
+      target_mse: σ_m² ≥ 0, the modified desired MSE; about the MSE that is hoped for.
+      dependence: c ≥ 0, by default 1.
+      mode: how λ is spent, by default ``Weighted()``.
+      combiner: a learner of the m predictions, which is made to start at their mean; by default
+        ``ForwardNewton(0.999, ridge=1.0, max_variance=100.0, shrink=True)``, in literal models
+        ``NSGD(step_size=0.01, epsilon=0.0)``.
+      guarantee: σ² in (0, 1) for Algorithm 1, λ = min{1, (σ²)^(l/2)}; not with ``dependence``.
+      chain: "prefix" sums the chain at once, "scan" walks it with an inner ``lax.scan``.
+      literal: whether to follow the printed recursion: δ₀ = 0, y clipped inside δ, no floor
+        under δ.
+
+    >>> import jax, jboost as jb
+    >>> xs, ds = jb.streams.duffing(1000)
+    >>> model = jb.boost([jb.SGD(0.1), jb.Newton(0.999)], target_mse=0.2, mode=jb.RandomUpdate())
+    >>> state, trace = jb.run(model, xs, ds, key=jax.random.key(0))
+    >>> trace.prediction.shape
+    (1000,)
+    """
+    learners, sizes = _grouped(learner, m)
+    if guarantee is not None and dependence is not None:
+        raise ValueError(
+            f"guarantee={guarantee!r} is Algorithm 1, whose exponent is l/2: give no dependence; "
+            f"got dependence={dependence!r}"
+        )
+    dependence = 1.0 if dependence is None else dependence
+    emphasis = Emphasis(target_mse, dependence, guarantee, chain, literal)
+    if combiner is None:
+        combiner = NSGD(step_size=0.01, epsilon=0.0) if literal else RLS_COMBINER
+    mode = Weighted() if mode is None else mode
+    boosted = Boosted(
+        learner=learners[0] if len(learners) == 1 else learners,
+        emphasis=emphasis,
+        mode=checks.instance("mode", mode, Mode, "Weighted(), DataReuse(…), RandomUpdate() or so"),
+        combiner=from_mean(instance("combiner", combiner, "NSGD(step_size=0.01)")),
+        sizes=sizes,
+    )
+    for group, size in zip(learners, sizes, strict=True):
+        copies.check(group, size)
+    copies.check(emphasis, boosted.m)
+    return boosted
+
+
+def _grouped(
+    learner: Learner | Sequence[Learner] | Callable[[int], Learner], m: int | None
+) -> tuple[tuple[Learner, ...], tuple[int, ...]]:
+    """Return the groups of alike learners, each as one learner, and how many are in each."""
+    if callable(learner) and not isinstance(learner, type):
+        learner = [learner(k) for k in range(checks.whole("m", m, at_least=1))]
+    if not isinstance(learner, (list, tuple)):
+        if m is None:
+            raise ValueError("m, the number of copies of the learner, is missing; got None")
+        return (instance("learner", learner),), (checks.whole("m", m, at_least=1),)
+    if not learner:
+        raise ValueError("learner must be a Learner or a list of at least one; got an empty list")
+    if m is not None and m != len(learner):
+        raise ValueError(f"m must be the length of the list of learners, {len(learner)}; got {m}")
+    groups = copies.groups_of_alike([instance("learner", member) for member in learner])
+    return tuple(map(copies.stack, groups)), tuple(map(len, groups))
