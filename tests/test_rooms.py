@@ -110,4 +110,6 @@ def test_a_room_says_what_lives_there():
     for folder in PACKAGE.iterdir():
         if (folder / "__init__.py").exists():
             docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8")))
-            assert docstring and "import" in docstring, f"{folder.name} does not say what it may use"
+            assert docstring and "import" in docstring, (
+                f"{folder.name} does not say what it may use"
+            )

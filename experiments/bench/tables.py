@@ -213,7 +213,13 @@ def outliers(record: Record) -> str:
         [name, *(f"{found[form]:.4g}" for form in forms)]
         for name, found in record["results"]["outliers"].items()
     ]
-    head = ["", "no Huber", 'Huber, acts_on="weight"', 'acts_on="target"', "Huber on the clean stream"]
+    head = [
+        "",
+        "no Huber",
+        'Huber, acts_on="weight"',
+        'acts_on="target"',
+        "Huber on the clean stream",
+    ]
     return table(head, rows)
 
 

@@ -9,8 +9,6 @@ and the learning before it cost one call, and one program does everything:
 The numbers are the same, to the last bit, whether samples come one by one or in batches.
 """
 
-from __future__ import annotations
-
 import functools
 import warnings
 from collections.abc import Callable

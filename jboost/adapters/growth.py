@@ -1,7 +1,5 @@
 """Carries what a model has learned over to wider inputs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,5 +1,7 @@
 """Presents a model as a river regressor, for single samples and mini-batches."""
 
+from __future__ import annotations
+
 import math
 import secrets
 from collections.abc import Hashable, Iterable, Mapping
