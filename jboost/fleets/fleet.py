@@ -5,8 +5,6 @@ several. A block changes only the states of the streams in it, each in the order
 rows, so that every stream's run is the same as if the stream were alone.
 
 The states of all streams are one array, a row of words for each (:mod:`jboost.engine.packing`).
-On a CPU one kernel walks the rows of a block and changes the states in place. On other devices the
-rows are taken in rounds, each stream at most once in a round: gather, ``vmap``, scatter.
 Several devices share the streams by ``shard_map``. To have two cores as two devices, call
 ``jax.config.update("jax_num_cpu_devices", 2)`` before JAX's first computation.
 """
@@ -24,6 +22,7 @@ from jboost.core import DType, Key, Learner, State, checks
 from jboost.core.numerics import dtype_of
 from jboost.core.step import Trace
 from jboost.engine.folds import plan_for
+from jboost.engine.kernel import key_words
 from jboost.engine.packing import Packing
 from jboost.fleets import loops
 from jboost.running import blocks
@@ -33,12 +32,9 @@ from jboost.sweeps.devices import SPLIT, Device, sharding_of
 
 
 class FleetState(NamedTuple):
-    """The states of all streams.
+    """The states of all N streams, on D devices."""
 
-    words: (D, ceil(N / D), width), the packed states; stream i is row i // D on device i % D.
-    """
-
-    words: Array
+    words: Array  # (D, ceil(N / D), width), packed states; stream i is row i // D on device i % D
 
 
 class Fleet:
@@ -75,8 +71,7 @@ class Fleet:
         devices: Iterable[Device] | None = None,
         schedule: str | None = None,
     ):
-        advice = "a learner such as bsgd_wu(…) or SGD(step_size=0.1)"
-        self.model = checks.instance("model", model, Learner, advice)
+        self.model = checks.instance("model", model, Learner, checks.A_LEARNER)
         self.num_streams = checks.whole("num_streams", num_streams, at_least=1)
         self.num_features = checks.whole("num_features", num_features, at_least=1)
         self.key = checked_key(key) if model.needs_key else None
@@ -85,9 +80,7 @@ class Fleet:
         if schedule is None:
             schedule = "rows" if self._devices[0].platform == "cpu" else "rounds"
         self._by_rounds = checks.choice("schedule", schedule, ("rows", "rounds")) == "rounds"
-        self._key_words = None if self.key is None else jax.random.key_data(self.key)
-        generator = None if self.key is None else str(jax.random.key_impl(self.key))
-
+        self._key_words, generator = key_words(self.key)
         state = program.example_state(model, self.num_features, self.dtype.name, self.key)
         samples = jnp.zeros((2, self.num_features), self.dtype), jnp.zeros(2, self.dtype)
         xs, ds = jax.device_put(samples, self._devices[0])
@@ -145,10 +138,9 @@ class Fleet:
                 np.where(is_row, targets[rows], np.nan).astype(self.dtype),
             )
             words, trace = loops.run(self._spec, self.model, self._key_words, words, block)
-            calls.append((rows, trace))
+            calls.append((rows, is_row, trace))
         prediction, skipped = np.empty(len(streams), self.dtype), np.empty(len(streams), bool)
-        for rows, trace in calls:  # only now: to read a trace is to wait for its call
-            is_row = rows >= 0
+        for rows, is_row, trace in calls:  # only now: to read a trace is to wait for its call
             prediction[rows[is_row]] = np.asarray(trace.prediction)[is_row]
             skipped[rows[is_row]] = np.asarray(trace.skipped)[is_row]
         return FleetState(words), Trace(jnp.asarray(prediction), jnp.asarray(skipped), None)
@@ -198,15 +190,11 @@ class Fleet:
             turn[order] = np.arange(len(streams)) - np.flatnonzero(first)[np.cumsum(first) - 1]
         devices = len(self._devices)
         for now in range(int(turn.max()) + 1):
-            of_device = [
-                np.flatnonzero((turn == now) & (streams % devices == device))
-                for device in range(devices)
+            turns = [
+                np.flatnonzero((turn == now) & (streams % devices == d)) for d in range(devices)
             ]
-            start = 0
-            for length in blocks.compiled_lengths(max(map(len, of_device)), self._worth_of_a_call):
-                rows = np.full((devices, length), -1)
-                for device, taken in enumerate(of_device):
-                    piece = taken[start : start + length]
-                    rows[device, : len(piece)] = piece
-                yield rows
-                start += length
+            lengths = blocks.compiled_lengths(max(map(len, turns)), self._worth_of_a_call)
+            rows = np.full((devices, sum(lengths)), -1)
+            for device, taken in enumerate(turns):
+                rows[device, : len(taken)] = taken
+            yield from np.split(rows, np.cumsum(lengths)[:-1], axis=1)

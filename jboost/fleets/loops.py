@@ -14,30 +14,26 @@ from jboost.core.step import Trace
 from jboost.core.step import step as one_step
 from jboost.engine.kernel import key_of, one_kernel, outermost
 from jboost.engine.packing import Packing
-from jboost.sweeps.devices import COPIED, SPLIT, Device, mesh_of
+from jboost.sweeps.devices import COPIED, SPLIT, Device, on_each
 
 Block = tuple[ArrayLike, ArrayLike, ArrayLike]  # streams, xs and ds, by device and row
 Rows = tuple[Array, Array, Array, Array | None]  # positions of states, xs, ds and the keys' data
-Ran = tuple[Array, Trace]  # the packed states after some rows, and the trace of the rows
+Results = tuple[Array, Trace]  # the packed states after the rows, and the trace of the rows
 
 
 class FleetSpec(NamedTuple):
     """How the blocks of a fleet are compiled: everything that is not an array.
 
-    packing: how a state is packed into words.
-    loop: "kernel" or "plain" takes row after row, as one kernel or not; "rounds" takes all rows of
-      a call at once.
-    devices: the devices that share the streams.
-    num_features, dtype: the arguments of the model's ``init``.
-    generator: the name of the key's random generator; None for models that do not draw.
+    ``loop`` "kernel" or "plain" takes row after row, as one kernel or not; "rounds" takes all rows
+    of a call at once.
     """
 
-    packing: Packing
-    loop: str
-    devices: tuple[Device, ...]
-    num_features: int
-    dtype: Any
-    generator: str | None
+    packing: Packing  # how a state is packed into words
+    loop: str  # "kernel", "plain" or "rounds"
+    devices: tuple[Device, ...]  # the devices that share the streams
+    num_features: int  # the first argument of the model's init
+    dtype: Any  # the second argument of the model's init
+    generator: str | None  # the name of the key's generator; None for models that do not draw
 
 
 @partial(jax.jit, static_argnums=0)
@@ -56,7 +52,9 @@ def init(spec: FleetSpec, model: Learner, words: Array | None, streams: ArrayLik
     return _on_each(spec, on_device, model, words, streams)
 
 
-def run(spec: FleetSpec, model: Learner, words: Array | None, states: Array, block: Block) -> Ran:
+def run(
+    spec: FleetSpec, model: Learner, words: Array | None, states: Array, block: Block
+) -> Results:
     """Run a block; the packed states after it take the memory of ``states``."""
     program = _kernel if spec.loop == "kernel" else _plain
     return program(spec, model, words, states, block)[0]
@@ -64,8 +62,8 @@ def run(spec: FleetSpec, model: Learner, words: Array | None, states: Array, blo
 
 def _run(
     spec: FleetSpec, model: Learner, words: Array | None, states: Array, block: Block
-) -> tuple[Ran, Any]:
-    """Run a block; the last result is what a kernel must return besides."""
+) -> tuple[Results, Any]:
+    """Run a block; a kernel must also return the last result."""
 
     def on_device(model: Learner, words: Array | None, states: Array, block: Any) -> Any:
         streams, xs, ds = block
@@ -94,16 +92,11 @@ def _on_each(
         results = f(model, words, *jax.tree.map(lambda array: array[0], split))
         return jax.tree.map(lambda array: array[None], results)
 
-    mesh = mesh_of(spec.devices)
-    if mesh is not None:
-        specs = (COPIED, COPIED, *(SPLIT for _ in split))
-        on_device = jax.shard_map(
-            on_device, mesh=mesh, in_specs=specs, out_specs=SPLIT, check_vma=False
-        )
-    return on_device(model, words, *split)
+    specs = (COPIED, COPIED, *(SPLIT for _ in split))
+    return on_each(spec.devices, on_device, *specs)(model, words, *split)
 
 
-def _by_rows(spec: FleetSpec, model: Learner, rows: Rows, states: Array) -> Ran:
+def _by_rows(spec: FleetSpec, model: Learner, rows: Rows, states: Array) -> Results:
     """Take row after row. A row that fills up a call has no target and changes no state.
 
     A step reads the state for the next row, after its own update. If the read came before the
@@ -126,7 +119,7 @@ def _by_rows(spec: FleetSpec, model: Learner, rows: Rows, states: Array) -> Ran:
     return states, trace
 
 
-def _by_rounds(spec: FleetSpec, model: Learner, rows: Rows, states: Array) -> Ran:
+def _by_rounds(spec: FleetSpec, model: Learner, rows: Rows, states: Array) -> Results:
     """Take all rows at once, each of another stream. Positions that fill up lie beyond the last."""
     positions, xs, ds, words = rows
     packed = states.at[positions].get(mode="clip")
@@ -136,7 +129,7 @@ def _by_rounds(spec: FleetSpec, model: Learner, rows: Rows, states: Array) -> Ra
 
 def _step(
     spec: FleetSpec, model: Learner, packed: Array, x: Array, d: Array, words: Array | None
-) -> Ran:
+) -> Results:
     """Predict, then learn: the packed state of one stream after a sample, and its trace."""
     state, key = spec.packing.unpack(packed), key_of(words, spec.generator)
     after, trace = one_step(model, state, x, d, key)

@@ -113,5 +113,5 @@ def _fields(name: str) -> list[str]:
 
 
 def _full_name(path: Sequence[Any]) -> str:
-    """``learner[0].step_size``, from a path that JAX prints as ``.learner[0].step_size``."""
+    """``learner[0].step_size``, where JAX prints the path as ``.learner[0].step_size``."""
     return jax.tree_util.keystr(tuple(path)).replace("['", "[").replace("']", "]").lstrip(".")

@@ -6,8 +6,8 @@
 | (a, b)             | log (v − a)/(b − v) | near an edge: 10 % more distance from it |
 | (−∞, ∞)            | v                   | 0.1 more                                |
 
-So a step size is moved by its logarithm, and a forgetting factor β by the logit of 1 − β, up to
-the sign.
+So a step size moves by its logarithm, and a forgetting factor β by the logit of 1 − β, but for the
+sign.
 """
 
 import math
@@ -62,17 +62,10 @@ POSITIVE = Space(low=0.0)
 
 # By the name of a field, or of a class and its field where the class allows less.
 SPACES = {
-    "dependence": POSITIVE,
-    "epsilon": POSITIVE,
-    "forgetting": Space(0.0, 1.0),
-    "guarantee": Space(0.0, 1.0),
-    "length_scale": POSITIVE,
-    "max_variance": POSITIVE,
-    "rate": POSITIVE,
-    "ridge": POSITIVE,
-    "step_size": POSITIVE,
+    **dict.fromkeys(("dependence", "epsilon", "length_scale", "max_variance"), POSITIVE),
+    **dict.fromkeys(("rate", "ridge", "step_size", "target_mse"), POSITIVE),
+    **dict.fromkeys(("forgetting", "guarantee"), Space(0.0, 1.0)),
     "NLMS.step_size": Space(0.0, 2.0),
-    "target_mse": POSITIVE,
 }
 
 
@@ -86,19 +79,15 @@ def of(
     {'step_size': Space(low=0.0, high=2.0)}
     """
     ranges = ranges or {}
-    for name in ranges:
-        if name not in places:
-            raise ValueError(
-                f"spaces must be for names in wrt ({', '.join(places)}); got one for {name!r}"
-            )
+    if stray := [name for name in ranges if name not in places]:
+        names = ", ".join(places)
+        raise ValueError(f"spaces must be for names in wrt ({names}); got one for {stray[0]!r}")
     spaces = {}
     for name, index in places.items():
         cls, field = leaves.owner(model, index)
-        if name in ranges:
-            spaces[name] = _checked(name, ranges[name])
-        elif (space := SPACES.get(f"{cls}.{field}", SPACES.get(field))) is not None:
-            spaces[name] = space
-        else:
+        space = SPACES.get(f"{cls}.{field}", SPACES.get(field))
+        spaces[name] = _checked(name, ranges[name]) if name in ranges else space
+        if spaces[name] is None:
             raise ValueError(
                 f"spaces must say between which values {name} may move, as its range is not known "
                 f"here; pass spaces={{{name!r}: (low, high)}}"

@@ -13,9 +13,11 @@ from jax.typing import DTypeLike
 from jboost.core import Learner, State
 from jboost.core.step import Observe, over_time
 from jboost.engine.folds import plan_for
+from jboost.engine.kernel import key_words
 from jboost.running import blocks
 from jboost.sweeps import program
 from jboost.sweeps.devices import SPLIT, Resources, sharding_of
+from jboost.sweeps.grid import RESERVED
 
 # Between two batches the progress is shown and an interruption is noticed.
 CALLS = 1000  # a batch takes about as long as this many calls of a program, 0.3 s in all
@@ -23,16 +25,11 @@ LARGEST_TRACES = 2**25  # bytes that the traces of a batch may take
 
 
 class Group(NamedTuple):
-    """The models of one structure.
+    """The models of one structure."""
 
-    model: the first of them.
-    stacked: all of them as one model, its floats with a leading axis over the models.
-    points: the number of each model's point in the grid.
-    """
-
-    model: Learner
-    stacked: Learner
-    points: np.ndarray
+    model: Learner  # the first of the models
+    stacked: Learner  # all models as one, its floats with a leading axis over the models
+    points: list[int]  # the number of each model's point in the grid
 
 
 def groups(models: Sequence[Learner], dtype: DTypeLike) -> list[Group]:
@@ -42,20 +39,16 @@ def groups(models: Sequence[Learner], dtype: DTypeLike) -> list[Group]:
         array = np.asarray(leaf)
         return array.astype(dtype) if array.dtype.kind == "f" else array
 
+    def stacked(points: list[int]) -> Learner:
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *(cast_models[p] for p in points))
+
     same_structure: dict[Any, list[int]] = {}
     cast_models = [jax.tree.map(cast, model) for model in models]
     for point, model in enumerate(cast_models):
         leaves, structure = jax.tree.flatten(model)
         shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
         same_structure.setdefault((structure, shapes), []).append(point)
-    return [
-        Group(
-            models[points[0]],
-            jax.tree.map(lambda *leaves: np.stack(leaves), *(cast_models[p] for p in points)),
-            np.array(points),
-        )
-        for points in same_structure.values()
-    ]
+    return [Group(models[p[0]], stacked(p), p) for p in same_structure.values()]
 
 
 class Columns:
@@ -65,62 +58,49 @@ class Columns:
     done: (rows,), whether a row has its result.
     """
 
-    def __init__(
-        self,
-        points: int,
-        keys: int,
-        streams: int,
-        settings: Iterable[str],
-        report: Callable[[int], None],
-    ):
+    def __init__(self, rows: int, settings: Iterable[str], report: Callable[[int], None]):
         self._report, self._lock = report, threading.Lock()
-        self._reserved = {*settings, "key", "stream"}
-        self._rows = np.arange(points * keys * streams).reshape(points, keys, streams)
-        self.done = np.zeros(self._rows.size, bool)
+        self._taken = {*settings, *RESERVED}
+        self.done = np.zeros(rows, bool)
         self.arrays: dict[str, np.ndarray] = {}
 
-    def expect(self, shapes: dict[str, jax.ShapeDtypeStruct]) -> None:
+    def expect(self, shapes: program.Results) -> None:
         """Make the columns for a program's results, or check that they fit those there are."""
-        if self.arrays and shapes.keys() != self.arrays.keys():
+        standard, metric = shapes
+        if taken := sorted(self._taken & metric.keys()):
+            names = ", ".join(taken)
+            raise ValueError(f"metric must not use the names of other columns; it has {names}")
+        if self.arrays and {*standard, *metric} != self.arrays.keys():
             raise ValueError("metric must return the same names for all models")
-        _refuse_names(self._reserved & shapes.keys())
-        for name, leaf in shapes.items():
+        for name, leaf in (standard | metric).items():
             empty = np.nan if jnp.issubdtype(leaf.dtype, jnp.floating) else 0
-            column = np.full((self.done.size, *leaf.shape), empty, leaf.dtype)
-            if self.arrays.setdefault(name, column).shape != column.shape:
+            column = np.full((self.done.size, *leaf.shape[1:]), empty, leaf.dtype)
+            other = self.arrays.setdefault(name, column)
+            if other.shape != column.shape:
                 raise ValueError(
-                    f"metric must return one shape for all models; {name!r} has "
-                    f"{self.arrays[name].shape[1:]} for one and {leaf.shape} for another: return a "
-                    "mean, or sweep them apart"
+                    f"metric must return one shape for all models; {name!r} is {other.shape[1:]} "
+                    f"for one, {column.shape[1:]} for another: return a mean, or sweep them apart"
                 )
 
-    def fill(
-        self,
-        points: np.ndarray,
-        keys: np.ndarray | None,
-        streams: np.ndarray,
-        results: dict[str, np.ndarray],
-    ) -> None:
-        """Write the results of runs down, and report how many rows they fill.
-
-        Without ``keys`` the runs did not draw, and each fills the rows of all keys.
-        """
-        rows = self._rows[points, :, streams]  # (runs, keys)
-        if keys is not None:
-            rows = np.take_along_axis(rows, keys[:, None], axis=1)
+    def fill(self, rows: np.ndarray, results: dict[str, np.ndarray]) -> None:
+        """Write the results of runs down, each into its rows, and report how many rows it were."""
         with self._lock:
             for name, values in results.items():
                 self.arrays[name][rows] = values[:, None]
             self.done[rows] = True
-            self._report(rows.size)
+            self._report(np.unique(rows).size)  # a batch may end with copies of its last run
 
 
 class Job:
-    """The runs of one group: a compiled program, and the batches that this process gives to it."""
+    """The runs of one group: a compiled program, and the batches that this process gives to it.
+
+    ``rows`` are the numbers of the table's rows, by point, key and stream.
+    """
 
     def __init__(
         self,
         group: Group,
+        rows: np.ndarray,
         keys: jax.Array | None,
         data: tuple[jax.Array, jax.Array],
         resources: Resources,
@@ -131,11 +111,14 @@ class Job:
         self._group, self._data = group, data
         self._sharding = sharding_of(resources.devices, SPLIT)
         xs, ds = data
-        self._words = key = generator = None
-        if keys is not None and group.model.needs_key:
-            key, generator = keys[0], str(jax.random.key_impl(keys))
-            self._words = np.asarray(jax.random.key_data(keys))
-        sizes = (len(group.points), 1 if self._words is None else len(self._words), len(xs))
+        keys = keys if group.model.needs_key else None
+        words, generator = key_words(keys)
+        self._words = None if words is None else np.asarray(words)
+        key = None if keys is None else keys[0]
+        # Without keys the runs do not draw, and each fills the rows of all keys.
+        rows = np.moveaxis(rows[group.points], 1, -1) if keys is None else rows[group.points]
+        self._rows = rows.reshape(-1, rows.shape[-1] if keys is None else 1)  # (runs, rows of each)
+        sizes = (len(group.points), 1 if keys is None else len(keys), len(xs))
         # (3, runs): the number of each run's model, key and stream
         self._runs = np.indices(sizes, np.int32).reshape(3, -1)
 
@@ -146,11 +129,7 @@ class Job:
         most = batch or self._most(spec, state, key)
         concurrent = resources.workers * resources.processes
         batches = _cut(self._runs.shape[1], most, concurrent, len(resources.devices))
-        self._program, shapes = program.prepare(spec, self.arguments(batches[0]), xs, ds)
-        self.shapes = {
-            name: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
-            for name, leaf in _by_column(shapes).items()
-        }
+        self._program, self.shapes = program.prepare(spec, self.arguments(batches[0]), xs, ds)
         self.batches = batches[resources.process :: resources.processes]
 
     def arguments(self, runs: np.ndarray) -> program.Batch:
@@ -161,21 +140,16 @@ class Job:
         model, key, stream = self._runs[:, runs]
         models = jax.tree.map(lambda leaf: leaf[model], self._group.stacked)
         words = None if self._words is None else self._words[key]
-        return jax.device_put(program.Batch(models, words, stream), self._sharding)
+        return program.Batch(*jax.device_put((models, words, stream), self._sharding))
 
     def compute(self, batch: program.Batch) -> dict[str, np.ndarray]:
         """The results of a batch by column: (runs, …)."""
-        results, _ = self._program(batch, *self._data)
-        return {name: np.asarray(leaf) for name, leaf in _by_column(results).items()}
+        (standard, metric), _ = self._program(batch, *self._data)
+        return {name: np.asarray(leaf) for name, leaf in (standard | metric).items()}
 
     def run(self, runs: np.ndarray, batch: program.Batch, columns: Columns) -> None:
         """Compute a batch, whose runs have these numbers, and write its results down."""
-        results = self.compute(batch)
-        runs = np.unique(runs)  # without the copies of the last run that fill up a batch
-        model, key, stream = self._runs[:, runs]
-        keys = None if self._words is None else key
-        results = {name: values[: len(runs)] for name, values in results.items()}
-        columns.fill(self._group.points[model], keys, stream, results)
+        columns.fill(self._rows[runs], self.compute(batch))
 
     def _most(self, spec: program.BatchSpec, state: State, key: jax.Array | None) -> int:
         """How many runs a batch may have, by its time and its memory."""
@@ -199,8 +173,8 @@ _shapes_of_run = jax.jit(over_time, static_argnums=5).eval_shape
 def _cut(count: int, most: int, concurrent: int, devices: int) -> list[np.ndarray]:
     """The numbers 0 … count − 1 in batches of one size; the last number fills up the last batch.
 
-    The size is a multiple of ``devices``, at most about ``most``, and such that the number of
-    batches is about a multiple of ``concurrent``.
+    The size is a multiple of ``devices``, about ``most`` or less, and the number of batches about a
+    multiple of ``concurrent``.
 
     >>> [batch.tolist() for batch in _cut(5, most=2, concurrent=1, devices=1)]
     [[0, 1], [2, 3], [4, 4]]
@@ -210,18 +184,3 @@ def _cut(count: int, most: int, concurrent: int, devices: int) -> list[np.ndarra
     size = math.ceil(size / devices) * devices
     starts = range(0, count, size)
     return [np.minimum(np.arange(start, start + size), count - 1) for start in starts]
-
-
-def _by_column(results: program.Results) -> dict[str, Any]:
-    """Results by the names of their columns: every entry of a metric's dict is a column."""
-    columns = {name: results[name] for name in ("mse", "skipped")}
-    paths = jax.tree_util.tree_flatten_with_path(results.get("metric"))[0]
-    metric = {jax.tree_util.keystr(p, simple=True, separator=".") or "metric": v for p, v in paths}
-    _refuse_names(columns.keys() & metric.keys())
-    return columns | metric
-
-
-def _refuse_names(taken: set[str]) -> None:
-    if taken:
-        names = ", ".join(sorted(taken))
-        raise ValueError(f"metric must not use the names of other columns; it has {names}")

@@ -98,7 +98,7 @@ def sweep(
     if any(map(checks.is_traced, [*jax.tree.leaves((xs, ds, keys)), jnp.zeros(())])):
         raise TypeError("a sweep compiles its runs itself: call it outside of jit, vmap and grad")
     start = time.perf_counter()
-    points, axes = grids.points(grid)
+    points = grids.points(grid)
     models = grids.models(make, points)
     inputs, targets = _streams(xs, ds)
     keys = _keys(keys, needed=any(model.needs_key for model in models))
@@ -106,12 +106,13 @@ def sweep(
         batch = checks.whole("batch", batch, at_least=1)
     resources = hardware.resources(devices, workers)
     repeats = (1 if keys is None else len(keys), len(inputs))
-    bar = Progress("sweep", len(points) * math.prod(repeats), progress)
-    columns = Columns(len(points), *repeats, points[0], bar.add)
+    rows = np.arange(len(points) * math.prod(repeats)).reshape(-1, *repeats)
+    bar = Progress("sweep", rows.size, progress)
+    columns = Columns(rows.size, points[0], bar.add)
 
     def table() -> Table:
         seconds = time.perf_counter() - start
-        return Table(points, axes, repeats, columns.arrays, columns.done, seconds)
+        return Table(points, repeats, columns.arrays, columns.done, seconds)
 
     threads = ThreadPoolExecutor(resources.workers, "jboost-sweep")
     try:
@@ -122,7 +123,7 @@ def sweep(
             data = jax.device_put((inputs, targets), copied)
             futures = []
             for group in groups(models, inputs.dtype):
-                job = Job(group, keys, data, resources, observe, metric, batch)
+                job = Job(group, rows, keys, data, resources, observe, metric, batch)
                 columns.expect(job.shapes)
                 for runs in job.batches:  # they are computed while the next group compiles
                     futures.append(threads.submit(job.run, runs, job.arguments(runs), columns))

@@ -9,7 +9,6 @@ again, and keeps the intermediate results of that stretch only, so its memory gr
 import dataclasses
 import math
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -18,7 +17,8 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.typing import ArrayLike
 
-from jboost.core import Key, Learner, State, checks
+from jboost.core import Key, Learner, State, checks, static
+from jboost.core import model as pytree
 from jboost.core.numerics import Sum, usable
 from jboost.core.step import Observe, Trace, over_time, step
 from jboost.core.template import template
@@ -46,7 +46,7 @@ def hypergradient(
     method: str | None = None,
     surrogate: str = "straight-through",
 ) -> tuple[Array, dict[str, Array]]:
-    """The mean squared error of a run from the start, and its gradient in settings of the model.
+    """Return the mean squared error of a run from the start, and its gradient in settings.
 
     Args:
       model: any learner.
@@ -55,8 +55,7 @@ def hypergradient(
       key: a ``jax.random.key``, for models that draw. The modes of boosters do not draw under the
         surrogate "expected".
       wrt: names of floats of the model: a field's name ("step_size"), or a path where the name is
-        ambiguous ("combiner.step_size", "learner[0].step_size"). A float that all learners of a
-        booster share is one number; a float per learner is (m,) numbers.
+        ambiguous ("combiner.step_size", "learner[0].step_size").
       metric: ``metric(trace, ds) -> scalar``, which is differentiated in place of the mean squared
         error. It sees the whole trace, so memory grows with T. A function defined once compiles
         once.
@@ -77,7 +76,7 @@ def hypergradient(
     >>> bool(grads["step_size"] < 0)  # a larger step would do better
     True
     """
-    checks.instance("model", model, Learner, "a learner such as bsgd_wu(…) or SGD(step_size=0.1)")
+    checks.instance("model", model, Learner, checks.A_LEARNER)
     checks.choice("surrogate", surrogate, SURROGATES)
     if method is not None:
         checks.choice("method", method, ("forward", "reverse"))
@@ -108,43 +107,30 @@ def hypergradient(
     return value, dict(zip(places, slopes, strict=True))
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=("values", "model"),
-    meta_fields=("places", "method", "metric", "surrogate"),
-)
-@dataclasses.dataclass(frozen=True)
+@pytree
 class _Problem:
-    """What is differentiated: the error of a model as a function of some of its floats.
+    """What is differentiated: the error of a model as a function of some of its settings.
 
-    values: the floats at which the gradient is wanted.
-    model: the model; its own values of these floats are not used.
-    places: where the floats are among the leaves of the model.
-    method, metric, surrogate: the arguments of :func:`hypergradient`.
+    The last three fields are arguments of :func:`hypergradient`.
     """
 
-    values: list[Array]
-    model: Learner
-    places: tuple[int, ...]
-    method: str
-    metric: Metric | None
-    surrogate: str
+    values: list[Array]  # the settings at which the gradient is computed
+    model: Learner  # the model; its values of these settings are not used
+    places: tuple[int, ...] = static()  # where the settings are among the leaves of the model
+    method: str = static()
+    metric: Metric | None = static()
+    surrogate: str = static()
 
     def model_at(self, values: list[Array]) -> Learner:
         return relaxed(leaves.put(self.model, self.places, values), self.surrogate)
 
 
 class _Score(NamedTuple):
-    """A run so far.
+    """A run so far."""
 
-    state: the model's state.
-    loss: the sum of the squared errors, from 0.
-    seen: how many errors that were, from 0.
-    """
-
-    state: State
-    loss: Sum
-    seen: Array
+    state: State  # the model's state
+    loss: Sum  # the sum of the squared errors, 0 at the start
+    seen: Array  # how many targets were usable, 0 at the start
 
 
 def _solve(
@@ -169,7 +155,7 @@ def _solve(
     def along(direction: Array) -> tuple[Array, Array]:
         return jax.jvp(lambda flat: error(unravel(flat)), (flat,), (direction,))
 
-    # One derivative of the whole run along each number; the run itself is computed once.
+    # A derivative of the whole run along each number; the run itself is computed once.
     value, slopes = jax.vmap(along, out_axes=(None, 0))(jnp.eye(flat.size, dtype=flat.dtype))
     return value, unravel(slopes)
 
