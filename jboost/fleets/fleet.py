@@ -27,8 +27,8 @@ from jboost.engine.packing import Packing
 from jboost.fleets import loops
 from jboost.running import blocks
 from jboost.running.run import checked_key, checked_stream
-from jboost.sweeps import program
 from jboost.sweeps.devices import SPLIT, Device, sharding_of
+from jboost.sweeps.jobs import example_state
 
 
 class FleetState(NamedTuple):
@@ -81,7 +81,7 @@ class Fleet:
             schedule = "rows" if self._devices[0].platform == "cpu" else "rounds"
         self._by_rounds = checks.choice("schedule", schedule, ("rows", "rounds")) == "rounds"
         self._key_words, generator = key_words(self.key)
-        state = program.example_state(model, self.num_features, self.dtype.name, self.key)
+        state = example_state(model, self.num_features, self.dtype.name, self.key)
         samples = jnp.zeros((2, self.num_features), self.dtype), jnp.zeros(2, self.dtype)
         xs, ds = jax.device_put(samples, self._devices[0])
         plan = plan_for(model, state, xs, ds, self.key, None)
@@ -137,7 +137,8 @@ class Fleet:
                 np.where(is_row[..., None], inputs[rows], 0),
                 np.where(is_row, targets[rows], np.nan).astype(self.dtype),
             )
-            words, trace = loops.run(self._spec, self.model, self._key_words, words, block)
+            run = loops.RUN[self._spec.loop]
+            words, trace = run(self._spec, self.model, self._key_words, words, block)[0]
             calls.append((rows, is_row, trace))
         prediction, skipped = np.empty(len(streams), self.dtype), np.empty(len(streams), bool)
         for rows, is_row, trace in calls:  # only now: to read a trace is to wait for its call

@@ -24,8 +24,7 @@ Results = tuple[Array, Trace]  # the packed states after the rows, and the trace
 class FleetSpec(NamedTuple):
     """How the blocks of a fleet are compiled: everything that is not an array.
 
-    ``loop`` "kernel" or "plain" takes row after row, as one kernel or not; "rounds" takes all rows
-    of a call at once.
+    The loop "rounds" takes all rows of a call at once, the others row after row.
     """
 
     packing: Packing  # how a state is packed into words
@@ -52,18 +51,13 @@ def init(spec: FleetSpec, model: Learner, words: Array | None, streams: ArrayLik
     return _on_each(spec, on_device, model, words, streams)
 
 
-def run(
-    spec: FleetSpec, model: Learner, words: Array | None, states: Array, block: Block
-) -> Results:
-    """Run a block; the packed states after it take the memory of ``states``."""
-    program = _kernel if spec.loop == "kernel" else _plain
-    return program(spec, model, words, states, block)[0]
-
-
 def _run(
     spec: FleetSpec, model: Learner, words: Array | None, states: Array, block: Block
 ) -> tuple[Results, Any]:
-    """Run a block; a kernel must also return the last result."""
+    """Run a block, whose packed states take the memory of ``states``.
+
+    The last result is what a kernel must return besides.
+    """
 
     def on_device(model: Learner, words: Array | None, states: Array, block: Any) -> Any:
         streams, xs, ds = block
@@ -81,6 +75,7 @@ def _run(
 
 _plain = outermost(_run, static_argnums=0, donate_argnums=3)
 _kernel = outermost(_run, kernel=True, static_argnums=0, donate_argnums=3)
+RUN = {"kernel": _kernel, "plain": _plain, "rounds": _plain}  # by the loop of a spec
 
 
 def _on_each(

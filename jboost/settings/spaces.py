@@ -5,9 +5,6 @@
 | (0, ∞)             | log v               | 10 % more                               |
 | (a, b)             | log (v − a)/(b − v) | near an edge: 10 % more distance from it |
 | (−∞, ∞)            | v                   | 0.1 more                                |
-
-So a step size moves by its logarithm, and a forgetting factor β by the logit of 1 − β, but for the
-sign.
 """
 
 import math
@@ -37,12 +34,8 @@ class Space(NamedTuple):
         """The coordinate of a value, from −∞ to ∞."""
         if self.low == -math.inf and self.high == math.inf:
             return value
-        natural = jnp.zeros_like(value)
-        if self.low > -math.inf:
-            natural += jnp.log(value - self.low)
-        if self.high < math.inf:
-            natural -= jnp.log(self.high - value)
-        return natural
+        above = jnp.log(value - self.low) if self.low > -math.inf else jnp.zeros_like(value)
+        return above if self.high == math.inf else above - jnp.log(self.high - value)
 
     def value(self, natural: Array) -> Array:
         """The value at a coordinate."""
@@ -85,13 +78,17 @@ def of(
     spaces = {}
     for name, index in places.items():
         cls, field = leaves.owner(model, index)
-        space = SPACES.get(f"{cls}.{field}", SPACES.get(field))
-        spaces[name] = _checked(name, ranges[name]) if name in ranges else space
-        if spaces[name] is None:
-            raise ValueError(
-                f"spaces must say between which values {name} may move, as its range is not known "
-                f"here; pass spaces={{{name!r}: (low, high)}}"
-            )
+        space = ranges.get(name, SPACES.get(f"{cls}.{field}", SPACES.get(field)))
+        if space is None:
+            advice = f"pass spaces={{{name!r}: (low, high)}}"
+            raise ValueError(f"spaces must say between which values {name} may move: {advice}")
+        try:
+            low, high = map(float, space)
+        except (TypeError, ValueError):
+            low = high = math.nan
+        if not low < high:
+            raise ValueError(f"spaces[{name!r}] must be (low, high), low < high; got {space!r}")
+        spaces[name] = Space(low, high)
     return spaces
 
 
@@ -105,13 +102,3 @@ def start(name: str, space: Space, value: ArrayLike, dtype: DTypeLike) -> Array:
             f"edge no step leads away; got {value}"
         )
     return space.natural(value)
-
-
-def _checked(name: str, bounds: Iterable[float]) -> Space:
-    try:
-        low, high = (float(bound) for bound in bounds)
-    except (TypeError, ValueError):
-        low = high = math.nan
-    if not low < high:
-        raise ValueError(f"spaces[{name!r}] must be (low, high) with low < high; got {bounds!r}")
-    return Space(low, high)

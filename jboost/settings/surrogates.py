@@ -1,8 +1,7 @@
 """A model to differentiate in place of a model that has no useful derivative itself.
 
 A booster that spends λ in whole numbers repeats an update n times, and n has no derivative in λ.
-But a larger λ means more updates, and the effect of an update is known. Let S(n) be the state of a
-learner after n updates on a sample, and ρ the mean of n:
+Let S(n) be the state of a learner after n updates on a sample, and ρ the mean of n:
 
 | mode         | ρ   | dS/dρ: the update that a little more λ brings |
 |--------------|-----|-----------------------------------------------|
@@ -17,8 +16,8 @@ over n). There are two surrogates:
   S(n) + (ρ − n)·dS/dρ in place of S(n). The gradient, averaged over keys, is the gradient of the
   mean error, up to the curvature of the later errors within one update.
 * "expected" runs a smooth model, in which every learner's state moves to the mean of S(n), or, for
-  data reuse, to a point on the line between S(n − 1) and S(n). It does not draw, and its gradient is
-  exact; but value and gradient are those of the smooth model.
+  data reuse, to a point on the line between S(n − 1) and S(n). It does not draw. Its gradient is
+  exact, but it is the gradient of the smooth model's error.
 
 A Newton learner that stores P itself is replaced by the one that stores a square root of P, which
 computes the same function: rounding makes the derivative of P unsymmetric, and the unsymmetric part
@@ -26,6 +25,7 @@ grows as β^−t (to 1e26 after 10,000 steps at β = 0.99).
 """
 
 import dataclasses
+from functools import partial
 from typing import TypeVar
 
 import jax
@@ -58,18 +58,13 @@ def relaxed(model: _Model, surrogate: str) -> _Model:
         def is_inner(node: object) -> bool:
             return isinstance(node, (Boosted, LeastSquares)) and node is not model
 
-        def relax_inner(node: object) -> object:
-            return relaxed(node, surrogate) if is_inner(node) else node
-
-        return jax.tree.map(relax_inner, model, is_leaf=is_inner)
+        relax = partial(relaxed, surrogate=surrogate)
+        return jax.tree.map(lambda n: relax(n) if is_inner(n) else n, model, is_leaf=is_inner)
     learner, combiner = relaxed((model.learner, model.combiner), surrogate)
     mode = model.mode
     if isinstance(mode, (DataReuse, RandomUpdate, PoissonReuse)):
-        several = isinstance(learner, tuple)
-        members = [
-            _RealRepeats(one, mode, surrogate) for one in (learner if several else [learner])
-        ]
-        learner = tuple(members) if several else members[0]
+        wrap = partial(_RealRepeats, mode=mode, surrogate=surrogate)
+        learner = tuple(map(wrap, learner)) if isinstance(learner, tuple) else wrap(learner)
         mode = _RealMode(mode, surrogate)
     elif not isinstance(mode, Weighted):
         raise TypeError(
@@ -81,10 +76,7 @@ def relaxed(model: _Model, surrogate: str) -> _Model:
 
 @model
 class _RealMode(Mode):
-    """A mode whose number of repeats is real and has the derivative of ρ in λ.
-
-    Under "straight-through" the number is n, under "expected" it is ρ.
-    """
+    """A mode that returns ρ repeats, or under "straight-through" n with the derivative of ρ."""
 
     mode: Mode
     surrogate: str = static()
@@ -103,10 +95,7 @@ class _RealMode(Mode):
 
 @model
 class _RealRepeats(Wrapper):
-    """A learner that repeats an update a real number of times, as :class:`_RealMode` returns it.
-
-    The state moves along a line through S(low) and S(low + 1); ``low`` depends on the mode.
-    """
+    """A learner that repeats an update a real number of times: on a line between two S(n)."""
 
     learner: Learner
     mode: Mode

@@ -1,27 +1,59 @@
-"""The work of a sweep: models of one structure form a job, whose runs are cut into batches."""
+"""The work of a sweep: models of one structure form a job, whose runs are cut into batches.
+
+A batch is one call of a compiled program. On a CPU the runs of a batch are the iterations of one
+``lax.map`` in one kernel, so every run does what :func:`jboost.run` does, at the same cost per
+sample. On other devices the runs are a ``vmap``.
+"""
 
 import math
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import DTypeLike
+from jax import Array
+from jax.typing import ArrayLike, DTypeLike
 
-from jboost.core import Learner, State
-from jboost.core.step import Observe, over_time
-from jboost.engine.folds import plan_for
-from jboost.engine.kernel import key_words
+from jboost.core import Key, Learner, State
+from jboost.core.errors import mean_squared_error
+from jboost.core.step import Observe, Trace, over_time
+from jboost.core.template import template
+from jboost.engine.folds import plan_for, watched
+from jboost.engine.kernel import key_of, key_words, one_kernel, programs
+from jboost.engine.layout import Layout, lay_out
+from jboost.engine.plan import Plan
 from jboost.running import blocks
-from jboost.sweeps import program
-from jboost.sweeps.devices import SPLIT, Resources, sharding_of
+from jboost.sweeps.devices import COPIED, SPLIT, Device, Resources, on_each, sharding_of
 from jboost.sweeps.grid import RESERVED
 
 # Between two batches the progress is shown and an interruption is noticed.
 CALLS = 1000  # a batch takes about as long as this many calls of a program, 0.3 s in all
 LARGEST_TRACES = 2**25  # bytes that the traces of a batch may take
+
+Metric = Callable[[Trace, Array], Any]  # returns a number, an array, or a dict of them
+Results = tuple[dict[str, Array], dict[str, Array]]  # "mse" and "skipped"; the metric's, by column
+
+
+class BatchSpec(NamedTuple):
+    """How a batch is compiled: everything that is not an array."""
+
+    plan: Plan  # the form of the loop over time that the engine chose
+    devices: tuple[Device, ...]  # the devices that share the batch
+    generator: str | None  # the name of the keys' random generator; None without keys
+    observe: Observe | None  # a function of the caller, as jboost.sweep takes it
+    metric: Metric | None  # a function of the caller, as jboost.sweep takes it
+
+
+class Batch(NamedTuple):
+    """What differs between the runs of a batch; every array has a leading axis over the runs."""
+
+    models: Learner  # one model whose floats are stacked
+    words: Array | None  # the keys as plain numbers; None for models that do not draw
+    stream: ArrayLike  # which of the streams a run reads
 
 
 class Group(NamedTuple):
@@ -64,7 +96,7 @@ class Columns:
         self.done = np.zeros(rows, bool)
         self.arrays: dict[str, np.ndarray] = {}
 
-    def expect(self, shapes: program.Results) -> None:
+    def expect(self, shapes: Results) -> None:
         """Make the columns for a program's results, or check that they fit those there are."""
         standard, metric = shapes
         if taken := sorted(self._taken & metric.keys()):
@@ -101,11 +133,11 @@ class Job:
         self,
         group: Group,
         rows: np.ndarray,
-        keys: jax.Array | None,
-        data: tuple[jax.Array, jax.Array],
+        keys: Array | None,
+        data: tuple[Array, Array],
         resources: Resources,
         observe: Observe | None,
-        metric: program.Metric | None,
+        metric: Metric | None,
         batch: int | None,
     ):
         self._group, self._data = group, data
@@ -122,17 +154,17 @@ class Job:
         # (3, runs): the number of each run's model, key and stream
         self._runs = np.indices(sizes, np.int32).reshape(3, -1)
 
-        state = program.example_state(group.model, xs.shape[-1], xs.dtype.name, key)
+        state = example_state(group.model, xs.shape[-1], xs.dtype.name, key)
         x, d = (jax.device_put(np.asarray(a[0, :2]), resources.devices[0]) for a in data)
         plan = plan_for(group.model, state, x, d, key, observe)
-        spec = program.BatchSpec(plan, resources.devices, generator, observe, metric)
+        spec = BatchSpec(plan, resources.devices, generator, observe, metric)
         most = batch or self._most(spec, state, key)
         concurrent = resources.workers * resources.processes
         batches = _cut(self._runs.shape[1], most, concurrent, len(resources.devices))
-        self._program, self.shapes = program.prepare(spec, self.arguments(batches[0]), xs, ds)
+        self._program, self.shapes = prepare(spec, self.arguments(batches[0]), xs, ds)
         self.batches = batches[resources.process :: resources.processes]
 
-    def arguments(self, runs: np.ndarray) -> program.Batch:
+    def arguments(self, runs: np.ndarray) -> Batch:
         """The program's argument for these runs, on the devices.
 
         The caller's thread makes it: whether JAX has float64 is a setting of that thread.
@@ -140,18 +172,18 @@ class Job:
         model, key, stream = self._runs[:, runs]
         models = jax.tree.map(lambda leaf: leaf[model], self._group.stacked)
         words = None if self._words is None else self._words[key]
-        return program.Batch(*jax.device_put((models, words, stream), self._sharding))
+        return Batch(*jax.device_put((models, words, stream), self._sharding))
 
-    def compute(self, batch: program.Batch) -> dict[str, np.ndarray]:
+    def compute(self, batch: Batch) -> dict[str, np.ndarray]:
         """The results of a batch by column: (runs, …)."""
         (standard, metric), _ = self._program(batch, *self._data)
         return {name: np.asarray(leaf) for name, leaf in (standard | metric).items()}
 
-    def run(self, runs: np.ndarray, batch: program.Batch, columns: Columns) -> None:
+    def run(self, runs: np.ndarray, batch: Batch, columns: Columns) -> None:
         """Compute a batch, whose runs have these numbers, and write its results down."""
         columns.fill(self._rows[runs], self.compute(batch))
 
-    def _most(self, spec: program.BatchSpec, state: State, key: jax.Array | None) -> int:
+    def _most(self, spec: BatchSpec, state: State, key: Array | None) -> int:
         """How many runs a batch may have, by its time and its memory."""
         xs, ds = (jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in self._data)
         _, trace = _shapes_of_run(self._group.model, state, xs, ds, key, spec.observe)
@@ -184,3 +216,76 @@ def _cut(count: int, most: int, concurrent: int, devices: int) -> list[np.ndarra
     size = math.ceil(size / devices) * devices
     starts = range(0, count, size)
     return [np.minimum(np.arange(start, start + size), count - 1) for start in starts]
+
+
+def example_state(model: Learner, num_features: int, dtype: str, key: Key) -> State:
+    """A state of zeros: the engine plans with its shapes, and ``init`` need not be compiled."""
+    shapes = template(model, num_features, dtype, key)
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+
+
+def prepare(
+    spec: BatchSpec, batch: Batch, xs: Array, ds: Array
+) -> tuple[Callable[..., tuple[Results, Any]], Results]:
+    """The compiled program ``f(batch, xs, ds)``, and the shapes of the results it returns.
+
+    It is compiled under the settings of the calling thread, so that other threads may call it.
+    """
+    traced = _programs[spec.plan.level].trace(spec, batch, xs, ds)
+    if traced.jaxpr not in _compiled:
+        _compiled[traced.jaxpr] = traced.lower().compile()
+    return _compiled[traced.jaxpr], traced.out_info[0]
+
+
+# JAX caches the traced program by everything it depends on; when JAX drops it, the entry goes too.
+_compiled: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
+def _run_batch(spec: BatchSpec, batch: Batch, xs: Array, ds: Array) -> tuple[Results, Any]:
+    run = on_each(spec.devices, partial(_on_one_device, spec), SPLIT, COPIED, COPIED)
+    return run(batch, xs, ds)
+
+
+_programs = programs(_run_batch, static_argnums=0)
+
+
+def _on_one_device(spec: BatchSpec, batch: Batch, xs: Array, ds: Array) -> tuple[Results, Any]:
+    """The results of every run, and the arrays that a kernel must return besides."""
+    on_cpu = spec.devices[0].platform == "cpu"
+    each: Any = jax.lax.map if on_cpu else lambda f, runs: jax.vmap(f)(runs)
+    layout = spec.plan.layout if on_cpu else Layout()
+
+    def init(run: Batch) -> State:
+        return run.models.init(xs.shape[-1], xs.dtype, key=key_of(run.words, spec.generator))
+
+    def one_of(streams: Array, stream: ArrayLike) -> Array:
+        return streams[0] if len(streams) == 1 else streams[stream]  # no index where none is needed
+
+    def fold(batch: Batch, states: State, xs: Array, ds: Array) -> Trace:
+        def one_run(run_and_state: tuple[Batch, State]) -> Trace:
+            (model, words, stream), state = run_and_state
+            key, observe = key_of(words, spec.generator), watched(spec.observe, layout)
+            return over_time(model, state, one_of(xs, stream), one_of(ds, stream), key, observe)[1]
+
+        return each(one_run, (batch, states))
+
+    def measure(trace_and_stream: tuple[Trace, Array]) -> Results:
+        trace, stream = trace_and_stream
+        return _measure(spec.metric, trace, one_of(ds, stream))
+
+    models, states = jax.vmap(partial(lay_out, layout))(batch.models, each(init, batch))
+    operands = (batch._replace(models=models), states, xs, ds)
+    if spec.plan.kernel:
+        traces, corners = one_kernel(fold, *operands)
+    else:
+        traces, corners = fold(*operands), ()
+    return each(measure, (traces, batch.stream)), corners
+
+
+def _measure(metric: Metric | None, trace: Trace, ds: Array) -> Results:
+    skipped = jnp.sum(trace.skipped, dtype=jnp.int32)
+    standard = {"mse": mean_squared_error(trace.prediction, ds), "skipped": skipped}
+    values = None if metric is None else metric(trace, ds)
+    leaves = jax.tree_util.tree_flatten_with_path(values)[0]
+    name = partial(jax.tree_util.keystr, simple=True, separator=".")
+    return standard, {name(path) or "metric": jnp.asarray(leaf) for path, leaf in leaves}

@@ -1,7 +1,7 @@
 """Sweeps: thousands of runs in one call, over settings, keys and streams.
 
 The models of a sweep are pytrees. Models of one structure are stacked, float by float, and run as
-one compiled program (:mod:`.program`) on all cores, devices and processes (:mod:`.devices`).
+one compiled program (:mod:`.jobs`) on all cores, devices and processes (:mod:`.devices`).
 Another step size compiles nothing; another mode, learner or number of learners is another
 structure and compiles once.
 """
@@ -26,8 +26,7 @@ from jboost.running.run import checked_key, checked_stream
 from jboost.sweeps import devices as hardware
 from jboost.sweeps import grid as grids
 from jboost.sweeps.devices import Device
-from jboost.sweeps.jobs import Columns, Job, groups
-from jboost.sweeps.program import Metric
+from jboost.sweeps.jobs import Columns, Job, Metric, groups
 from jboost.sweeps.results import Table
 
 

@@ -1,12 +1,10 @@
 """The error of a run and its gradient in chosen settings of the model.
 
-Forward mode carries the state together with its derivative in every chosen number, and adds up the
-squared errors on the way: nothing is kept over time. The cost of reverse mode does not depend on
-how many numbers are chosen. It keeps the state at √T times, runs each stretch between two of them
-again, and keeps the intermediate results of that stretch only, so its memory grows as √T.
+Forward mode carries the state and its derivative in every chosen number, and keeps nothing over
+time. The cost of reverse mode does not depend on how many numbers are chosen. It keeps the state at
+√T times and runs each stretch between two of them again, so its memory grows as √T.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -57,8 +55,7 @@ def hypergradient(
       wrt: names of floats of the model: a field's name ("step_size"), or a path where the name is
         ambiguous ("combiner.step_size", "learner[0].step_size").
       metric: ``metric(trace, ds) -> scalar``, which is differentiated in place of the mean squared
-        error. It sees the whole trace, so memory grows with T. A function defined once compiles
-        once.
+        error. It sees the whole trace, so memory grows with T.
       observe: as for :func:`jboost.run`; the metric finds its record in ``trace.observed``.
       method: "forward" (memory independent of T) or "reverse" (memory as √T); by default forward
         for up to 16 numbers.
@@ -87,13 +84,16 @@ def hypergradient(
     places = leaves.places(model, wrt)
     values = [jnp.asarray(leaf, dtype) for leaf in leaves.take(model, places.values())]
     count = sum(value.size for value in values)
-    mode = method or ("forward" if count <= MOST_FORWARD else "reverse")
-    problem = _Problem(values, model, tuple(places.values()), mode, metric, surrogate)
     # The engine goes by the size of what is carried: here the state and its derivatives.
     state = template(model, inputs.shape[1], inputs.dtype.name, key)
     carried = sum(leaf.size for leaf in jax.tree.leaves(state)) * (1 + count) * dtype.itemsize
+
+    def solve(method: str) -> tuple[Array, list[Array]]:
+        problem = _Problem(values, model, tuple(places.values()), method, metric, surrogate)
+        return call(_solve, carried, (problem, inputs, targets), key, observe)
+
     try:
-        value, slopes = call(_solve, carried, (problem, inputs, targets), key, observe)
+        value, slopes = solve(method or ("forward" if count <= MOST_FORWARD else "reverse"))
     except ValueError as error:
         if "Reverse-mode differentiation does not work" not in str(error):
             raise
@@ -102,8 +102,7 @@ def hypergradient(
                 "method='reverse' cannot pass a learner that repeats its updates in a loop, as a "
                 "booster inside DataReuse does; use method='forward'"
             ) from None
-        problem = dataclasses.replace(problem, method="forward")
-        value, slopes = call(_solve, carried, (problem, inputs, targets), key, observe)
+        value, slopes = solve("forward")
     return value, dict(zip(places, slopes, strict=True))
 
 
@@ -121,9 +120,6 @@ class _Problem:
     metric: Metric | None = static()
     surrogate: str = static()
 
-    def model_at(self, values: list[Array]) -> Learner:
-        return relaxed(leaves.put(self.model, self.places, values), self.surrogate)
-
 
 class _Score(NamedTuple):
     """A run so far."""
@@ -139,10 +135,15 @@ def _solve(
     """Return the error and its slopes."""
 
     def error(values: list[Array]) -> Array:
-        model = problem.model_at(values)
+        model = relaxed(leaves.put(problem.model, problem.places, values), problem.surrogate)
         state = model.init(xs.shape[1], xs.dtype, key=key)
         if problem.metric is not None:
-            return _number(problem.metric(over_time(model, state, xs, ds, key, observe)[1], ds))
+            value = problem.metric(over_time(model, state, xs, ds, key, observe)[1], ds)
+            value = jnp.asarray(value)
+            if value.ndim or not jnp.issubdtype(value.dtype, jnp.floating):
+                kind = f"{value.dtype}{[*value.shape]}"
+                raise TypeError(f"metric must return one real number; got an array of {kind}")
+            return value
         walk = _walk if problem.method == "forward" else _walk_in_stretches
         start = _Score(state, Sum.zeros((), xs.dtype), jnp.zeros((), jnp.int32))
         end = walk(model, start, xs, ds, key)
@@ -184,19 +185,8 @@ def _walk_in_stretches(model: Learner, score: _Score, xs: Array, ds: Array, key:
         x, d = (jax.lax.dynamic_slice_in_dim(a, first, width) for a in (xs, ds))
         return _walk(model, score, x, d, key)
 
-    def link(score: _Score, first: Array) -> tuple[_Score, None]:
-        return stretch(model, score, first), None
-
-    score, _ = jax.lax.scan(link, score, width * jnp.arange(count))
+    starts = width * jnp.arange(count)
+    score, _ = jax.lax.scan(lambda score, t: (stretch(model, score, t), None), score, starts)
     if count * width < len(xs):
         score = _walk(model, score, xs[count * width :], ds[count * width :], key)
     return score
-
-
-def _number(value: ArrayLike) -> Array:
-    value = jnp.asarray(value)
-    if value.ndim or not jnp.issubdtype(value.dtype, jnp.floating):
-        raise TypeError(
-            f"metric must return one real number; got an array of {value.dtype}{[*value.shape]}"
-        )
-    return value

@@ -4,9 +4,8 @@ Settings move in natural coordinates (:mod:`jboost.settings.spaces`): a step siz
 a forgetting factor by the logit of 1 − β. The logarithm of the mean squared error descends, so that
 neither the scale of the targets nor that of a setting matters to the optimiser.
 
-The error on rows that chose a setting is too low an estimate of its error on other rows. So
-settings are chosen on a prefix of the stream, or on windows that move along it, and scored on the
-rows after.
+Settings are chosen on a prefix of the stream, or on windows that move along it, and scored on the
+rows after: the error on rows that chose a setting is too low an estimate of its error elsewhere.
 """
 
 from __future__ import annotations
@@ -88,8 +87,7 @@ def tune(
       spaces: (low, high), an open interval, for floats whose range is not known.
       metric: ``metric(trace, ds) -> scalar``, which descends in place of the logarithm of the mean
         squared error.
-      observe: as for :func:`jboost.run`.
-      method, surrogate: as for :func:`jboost.hypergradient`.
+      observe, method, surrogate: as for :func:`jboost.hypergradient`.
       patience: tuning ends after this many evaluations in a row that did not get better …
       tolerance: … by this fraction of the error.
 
@@ -135,15 +133,11 @@ def tune(
         held_out.append(search.score(search.model_at(phi), rows, skip=end - start))
         untuned.append(search.score(model, rows, skip=end - start))
     settings = [search.values(evaluation.phi) for evaluation in evaluations]
-    history = History(
-        value=np.array([evaluation.value for evaluation in evaluations]),
-        parameters={name: np.stack([values[name] for values in settings]) for name in places},
-        window=np.array(window),
-        best=np.array(best),
-        settled=np.array(settled),
-        held_out=np.array(held_out, float),
-        untuned=np.array(untuned, float),
-    )
+    value = np.array([evaluation.value for evaluation in evaluations])
+    parameters = {name: np.stack([values[name] for values in settings]) for name in places}
+    choices = np.array(window), np.array(best), np.array(settled)
+    scores = np.array(held_out, float), np.array(untuned, float)
+    history = History(value, parameters, *choices, *scores)
     chosen = [np.asarray(value, np.float64) for value in settings[best[-1]].values()]
     chosen = [value if value.ndim else float(value) for value in chosen]
     return leaves.put(model, places.values(), chosen), history
@@ -186,9 +180,8 @@ class _Search(NamedTuple, Generic[_Model]):
             return jnp.asarray(jnp.nan)
         trace = run(model, xs, ds, key, observe=self.observe)[1]
         trace, ds = jax.tree.map(lambda array: array[skip:], (trace, ds))
-        if self.metric is None:
-            return mean_squared_error(trace.prediction, ds)
-        return self.metric(trace, ds)
+        metric = self.metric or (lambda trace, ds: mean_squared_error(trace.prediction, ds))
+        return metric(trace, ds)
 
     def objective(self, error: Array) -> Array:
         if self.metric is not None:
@@ -197,15 +190,9 @@ class _Search(NamedTuple, Generic[_Model]):
 
     def evaluate(self, phi: Settings, rows: Rows) -> tuple[_Evaluation, Settings]:
         """The evaluation at φ, and the slopes of the objective in the natural coordinates."""
-        error, slopes = hypergradient(
-            self.model_at(phi),
-            *rows,
-            wrt=self.places,
-            metric=self.metric,
-            observe=self.observe,
-            surrogate=self.surrogate,
-            method=self.method,
-        )
+        options: Any = {"metric": self.metric, "observe": self.observe, "method": self.method}
+        model, surrogate = self.model_at(phi), self.surrogate
+        error, slopes = hypergradient(model, *rows, self.places, surrogate=surrogate, **options)
         objective, factor = jax.value_and_grad(self.objective)(error)
         for name, space in self.spaces.items():
             _, rate = jax.jvp(space.value, (phi[name],), (jnp.ones_like(phi[name]),))
@@ -227,6 +214,7 @@ def _descend(
     import optax
 
     optimizer = optax.with_extra_args_support(optimizer)
+    state = optimizer.init(phi)
 
     @jax.jit
     def move(slopes: Settings, state: Any, phi: Settings, value: float, rows: Rows) -> Any:
@@ -238,7 +226,6 @@ def _descend(
         updates, state = optimizer.update(slopes, state, phi, **line_search)
         return optax.apply_updates(phi, updates), state
 
-    state = optimizer.init(phi)
     evaluations: list[_Evaluation] = []
     least, no_better = np.inf, 0
     for _ in range(steps):
@@ -247,10 +234,8 @@ def _descend(
         objective = evaluation.objective
         # A difference of logarithms is a fraction already.
         margin = tolerance * (1.0 if search.metric is None else abs(objective))
-        if objective < least - margin:
-            least, no_better = objective, 0
-        else:
-            no_better += 1
+        better = objective < least - margin
+        least, no_better = (objective, 0) if better else (least, no_better + 1)
         if no_better >= patience:
             return evaluations, True
         if np.isfinite(objective):
@@ -273,10 +258,8 @@ def _windows(T: int, train: float, windows: int | None) -> list[tuple[int, int, 
         windows = checks.whole("windows", windows, at_least=1)
         width = T // (windows + 1)
         if width < 2:
-            raise ValueError(
-                f"windows must leave at least two rows in each of windows + 1 parts; got {windows} "
-                f"for {T} rows"
-            )
+            needed = f"at least two rows in each of {windows + 1} windows"
+            raise ValueError(f"windows must leave {needed}; got windows={windows} for {T} rows")
         first = T - width * (windows + 1)  # all windows have one length, so that they compile once
         starts = range(first, T - width, width)
         return [(start, start + width, start + 2 * width) for start in starts]
@@ -284,8 +267,6 @@ def _windows(T: int, train: float, windows: int | None) -> list[tuple[int, int, 
     if not isinstance(train, int) or isinstance(train, bool):
         rows = round(checks.number("train", train, above=0, at_most=1) * T)
     if not 2 <= rows <= T:
-        raise ValueError(
-            f"train must be a fraction of the stream or a number of rows, with at least 2 of its "
-            f"{T} rows; got {train!r}"
-        )
+        allowed = "a fraction of the stream or a number of rows, at least 2 rows"
+        raise ValueError(f"train must be {allowed}; got {train!r} for {T} rows")
     return [(0, int(rows), T)]

@@ -13,7 +13,7 @@ from support.kernels import KERNELS
 import jboost as jb
 from jboost import engine
 from jboost.engine.plan import Plan
-from jboost.sweeps import jobs, program
+from jboost.sweeps import jobs
 from jboost.sweeps.results import Table
 from jboost.sweeps.sweep import SweepInterrupted, sweep
 
@@ -37,7 +37,7 @@ def compiled():
     seen = set()
 
     def new():
-        fresh = set(program._compiled) - seen
+        fresh = set(jobs._compiled) - seen
         seen.update(fresh)
         return len(fresh)
 
@@ -379,8 +379,8 @@ def test_it_compiles_for_accelerators():
 
     plan = Plan(False, "")
     models = jax.tree.map(lambda leaf: np.full(3, leaf, np.float32), make_ru(step_size=0.1))
-    batch = program.Batch(models, np.zeros((3, 2), np.uint32), np.zeros(3, np.int32))
-    spec = program.BatchSpec(plan, (Gpu(),), "threefry2x32", None, None)
-    run_batch = jax.jit(partial(program._run_batch, spec))
+    batch = jobs.Batch(models, np.zeros((3, 2), np.uint32), np.zeros(3, np.int32))
+    spec = jobs.BatchSpec(plan, (Gpu(),), "threefry2x32", None, None)
+    run_batch = jax.jit(partial(jobs._run_batch, spec))
     exported = jax.export.export(run_batch, platforms=["cuda"])(batch, xs[None], ds[None])
     assert exported.out_avals[0].shape == (3,)
