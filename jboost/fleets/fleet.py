@@ -1,16 +1,14 @@
 """Fleets: one model for each of very many streams, whose samples arrive in any order.
 
 A block is rows (stream, x, d) in the order of their arrival: a stream may have no row in it, or
-several. A block changes only the states of the streams in it, each in the order of that stream's
-rows, so that every stream's run is the same as if the stream were alone.
-
-The states of all streams are one array, a row of words for each (:mod:`jboost.engine.packing`).
-Several devices share the streams by ``shard_map``. To have two cores as two devices, call
-``jax.config.update("jax_num_cpu_devices", 2)`` before JAX's first computation.
+several. Every stream's run is the same as if the stream were alone. The states of all streams are
+one array, a row of words for each (:mod:`jboost.engine.packing`). Several devices share the
+streams: ``jax.config.update("jax_num_cpu_devices", 2)`` makes two devices of two cores.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -79,22 +77,23 @@ class Fleet:
         self._devices = tuple(jax.local_devices() if devices is None else devices)
         if schedule is None:
             schedule = "rows" if self._devices[0].platform == "cpu" else "rounds"
-        self._by_rounds = checks.choice("schedule", schedule, ("rows", "rounds")) == "rounds"
+        checks.choice("schedule", schedule, ("rows", "rounds"))
         self._key_words, generator = key_words(self.key)
         state = example_state(model, self.num_features, self.dtype.name, self.key)
         samples = jnp.zeros((2, self.num_features), self.dtype), jnp.zeros(2, self.dtype)
         xs, ds = jax.device_put(samples, self._devices[0])
         plan = plan_for(model, state, xs, ds, self.key, None)
-        loop = "rounds" if self._by_rounds else "kernel" if plan.kernel else "plain"
+        loop = "rounds" if schedule == "rounds" else "kernel" if plan.kernel else "plain"
         self._worth_of_a_call = blocks.samples_per_call(state)
-        self._spec = loops.FleetSpec(
-            Packing.of(state), loop, self._devices, self.num_features, self.dtype, generator
-        )
+        self._spec = loops.FleetSpec(Packing.of(state), loop, self._devices, generator)
 
     def init(self) -> FleetState:
         """The states before any data."""
-        streams = self._streams_by_device()
-        return FleetState(loops.init(self._spec, self.model, self._key_words, streams))
+        sharding = sharding_of(self._devices, SPLIT)
+        streams = jax.device_put(self._streams_by_device(), sharding)
+        size = (self.num_features, self.dtype)
+        words = _init(self._spec.packing, size, self.model, self.key, streams)
+        return FleetState(jax.device_put(words, sharding))
 
     def run(
         self,
@@ -176,26 +175,37 @@ class Fleet:
             raise TypeError(f"ids must be whole numbers; got dtype {array.dtype}")
         bad = (array < 0) | (array >= self.num_streams)
         if bad.any():
-            row = int(np.argmax(bad))
-            raise ValueError(
-                f"ids must be streams from 0 to {self.num_streams - 1}; row {row} has {array[row]}"
-            )
+            row, last = int(np.argmax(bad)), self.num_streams - 1
+            raise ValueError(f"ids must be streams from 0 to {last}; row {row} has {array[row]}")
         return array.astype(np.int64)
 
     def _calls(self, streams: np.ndarray) -> Iterator[np.ndarray]:
         """The rows (D, L) for each call of the compiled loop; −1 where a device has fewer rows."""
         turn = np.zeros(len(streams), np.int64)  # the round in which a row is taken
-        if self._by_rounds:
+        if self._spec.loop == "rounds":
             order = np.argsort(streams, kind="stable")
             first = np.r_[True, np.diff(streams[order]) > 0]
             turn[order] = np.arange(len(streams)) - np.flatnonzero(first)[np.cumsum(first) - 1]
         devices = len(self._devices)
         for now in range(int(turn.max()) + 1):
-            turns = [
-                np.flatnonzero((turn == now) & (streams % devices == d)) for d in range(devices)
-            ]
-            lengths = blocks.compiled_lengths(max(map(len, turns)), self._worth_of_a_call)
+            by_device = np.where(turn == now, streams % devices, -1)
+            longest = np.bincount(by_device[by_device >= 0]).max()
+            lengths = blocks.compiled_lengths(longest, self._worth_of_a_call)
             rows = np.full((devices, sum(lengths)), -1)
-            for device, taken in enumerate(turns):
+            for device in range(devices):
+                taken = np.flatnonzero(by_device == device)
                 rows[device, : len(taken)] = taken
             yield from np.split(rows, np.cumsum(lengths)[:-1], axis=1)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _init(
+    packing: Packing, size: tuple[int, Any], model: Learner, key: Key, streams: Array
+) -> Array:
+    """The packed states of the streams before any data."""
+
+    def pack(stream: Array) -> Array:
+        stream_key = None if key is None else jax.random.fold_in(key, stream)
+        return packing.pack(model.init(*size, key=stream_key))
+
+    return jax.vmap(jax.vmap(pack))(streams)

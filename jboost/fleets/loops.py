@@ -1,6 +1,5 @@
 """The compiled loops over the rows of a block: see :mod:`jboost.fleets.fleet`."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -30,65 +29,37 @@ class FleetSpec(NamedTuple):
     packing: Packing  # how a state is packed into words
     loop: str  # "kernel", "plain" or "rounds"
     devices: tuple[Device, ...]  # the devices that share the streams
-    num_features: int  # the first argument of the model's init
-    dtype: Any  # the second argument of the model's init
     generator: str | None  # the name of the key's generator; None for models that do not draw
-
-
-@partial(jax.jit, static_argnums=0)
-def init(spec: FleetSpec, model: Learner, words: Array | None, streams: ArrayLike) -> Array:
-    """The packed states of streams (D, …) before any data; ``words`` is the data of the key."""
-
-    def on_device(model: Learner, words: Array | None, streams: Array) -> Array:
-        key = key_of(words, spec.generator)
-
-        def one_stream(stream: Array) -> Array:
-            stream_key = None if key is None else jax.random.fold_in(key, stream)
-            return spec.packing.pack(model.init(spec.num_features, spec.dtype, key=stream_key))
-
-        return jax.vmap(one_stream)(streams)
-
-    return _on_each(spec, on_device, model, words, streams)
 
 
 def _run(
     spec: FleetSpec, model: Learner, words: Array | None, states: Array, block: Block
 ) -> tuple[Results, Any]:
-    """Run a block, whose packed states take the memory of ``states``.
+    """Run a block, whose packed states take the memory of ``states``; ``words`` is the key's data.
 
     The last result is what a kernel must return besides.
     """
 
     def on_device(model: Learner, words: Array | None, states: Array, block: Any) -> Any:
-        streams, xs, ds = block
+        states, (streams, xs, ds) = jax.tree.map(lambda array: array[0], (states, block))
         key, keys = key_of(words, spec.generator), None
         if key is not None:
             keys = jax.random.key_data(jax.vmap(partial(jax.random.fold_in, key))(streams))
         rows = (streams // len(spec.devices), xs, ds, keys)
         if spec.loop == "kernel":
-            return one_kernel(partial(_by_rows, spec), model, rows, changed=(states,))
-        loop = _by_rounds if spec.loop == "rounds" else _by_rows
-        return loop(spec, model, rows, states), ()
+            results = one_kernel(partial(_by_rows, spec), model, rows, changed=(states,))
+        else:
+            loop = _by_rounds if spec.loop == "rounds" else _by_rows
+            results = loop(spec, model, rows, states), ()
+        return jax.tree.map(lambda array: array[None], results)
 
-    return _on_each(spec, on_device, model, words, states, block)
+    run = on_each(spec.devices, on_device, COPIED, COPIED, SPLIT, SPLIT)
+    return run(model, words, states, block)
 
 
 _plain = outermost(_run, static_argnums=0, donate_argnums=3)
 _kernel = outermost(_run, kernel=True, static_argnums=0, donate_argnums=3)
 RUN = {"kernel": _kernel, "plain": _plain, "rounds": _plain}  # by the loop of a spec
-
-
-def _on_each(
-    spec: FleetSpec, f: Callable[..., Any], model: Learner, words: Array | None, *split: Any
-) -> Any:
-    """f(model, words, …) on every device, with the device's entry of each array of ``split``."""
-
-    def on_device(model: Learner, words: Array | None, *split: Any) -> Any:
-        results = f(model, words, *jax.tree.map(lambda array: array[0], split))
-        return jax.tree.map(lambda array: array[None], results)
-
-    specs = (COPIED, COPIED, *(SPLIT for _ in split))
-    return on_each(spec.devices, on_device, *specs)(model, words, *split)
 
 
 def _by_rows(spec: FleetSpec, model: Learner, rows: Rows, states: Array) -> Results:

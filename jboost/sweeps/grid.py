@@ -32,10 +32,8 @@ def points(grid: Grid) -> list[Point]:
         if not isinstance(name, str):
             raise TypeError(f"grid's names must be strings, arguments of make; got {name!r}")
         if name in RESERVED:
-            raise ValueError(
-                f"grid has {name!r}, which is a column of the table already: give make's argument "
-                f"another name than {', '.join(RESERVED)}"
-            )
+            advice = f"give make's argument another name than {', '.join(RESERVED)}"
+            raise ValueError(f"grid has {name!r}, which is a column of the table: {advice}")
     return points
 
 
@@ -52,10 +50,8 @@ def _listed_points(grid: Iterable[Mapping[str, Any]]) -> list[Point]:
         points.append({name: _value(f"{where}[{name!r}]", v) for name, v in point.items()})
         if point.keys() != points[0].keys():
             first, other = (", ".join(map(str, names)) or "none" for names in (points[0], point))
-            raise ValueError(
-                f"all points of a grid must have the same names; point 0 has {first}, point "
-                f"{number} has {other}"
-            )
+            got = f"point 0 has {first}, point {number} has {other}"
+            raise ValueError(f"all points of a grid must have the same names; {got}")
     return points
 
 
@@ -68,16 +64,12 @@ def models(make: Callable[..., Learner], points: list[Point]) -> list[Learner]:
         try:
             model = make(**point)
         except Exception as error:
-            error.add_note(
-                f"make was called with the grid's point {point!r}: the grid's names are arguments "
-                "of make; functools.partial can fix the others"
-            )
+            advice = "the grid's names are arguments of make; functools.partial can fix the others"
+            error.add_note(f"make was called with the grid's point {point!r}: {advice}")
             raise
         if not isinstance(model, Learner):
-            raise TypeError(
-                f"make must return a learner such as bsgd_wu(…) or SGD(step_size=0.1); "
-                f"at {point!r} it returned {model!r:.200}"
-            )
+            got = f"at {point!r} it returned {model!r:.200}"
+            raise TypeError(f"make must return {checks.A_LEARNER}; {got}")
         models.append(model)
     return models
 

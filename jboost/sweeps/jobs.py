@@ -161,7 +161,11 @@ class Job:
         most = batch or self._most(spec, state, key)
         concurrent = resources.workers * resources.processes
         batches = _cut(self._runs.shape[1], most, concurrent, len(resources.devices))
-        self._program, self.shapes = prepare(spec, self.arguments(batches[0]), xs, ds)
+        # Compiled in the caller's thread, whose settings it takes; other threads may call it.
+        traced = _programs[plan.level].trace(spec, self.arguments(batches[0]), xs, ds)
+        if traced.jaxpr not in _compiled:
+            _compiled[traced.jaxpr] = traced.lower().compile()
+        self._program, self.shapes = _compiled[traced.jaxpr], traced.out_info[0]
         self.batches = batches[resources.process :: resources.processes]
 
     def arguments(self, runs: np.ndarray) -> Batch:
@@ -224,19 +228,6 @@ def example_state(model: Learner, num_features: int, dtype: str, key: Key) -> St
     return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
 
 
-def prepare(
-    spec: BatchSpec, batch: Batch, xs: Array, ds: Array
-) -> tuple[Callable[..., tuple[Results, Any]], Results]:
-    """The compiled program ``f(batch, xs, ds)``, and the shapes of the results it returns.
-
-    It is compiled under the settings of the calling thread, so that other threads may call it.
-    """
-    traced = _programs[spec.plan.level].trace(spec, batch, xs, ds)
-    if traced.jaxpr not in _compiled:
-        _compiled[traced.jaxpr] = traced.lower().compile()
-    return _compiled[traced.jaxpr], traced.out_info[0]
-
-
 # JAX caches the traced program by everything it depends on; when JAX drops it, the entry goes too.
 _compiled: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
@@ -270,8 +261,13 @@ def _on_one_device(spec: BatchSpec, batch: Batch, xs: Array, ds: Array) -> tuple
         return each(one_run, (batch, states))
 
     def measure(trace_and_stream: tuple[Trace, Array]) -> Results:
-        trace, stream = trace_and_stream
-        return _measure(spec.metric, trace, one_of(ds, stream))
+        trace, targets = trace_and_stream[0], one_of(ds, trace_and_stream[1])
+        skipped = jnp.sum(trace.skipped, dtype=jnp.int32)
+        standard = {"mse": mean_squared_error(trace.prediction, targets), "skipped": skipped}
+        values = None if spec.metric is None else spec.metric(trace, targets)
+        name = partial(jax.tree_util.keystr, simple=True, separator=".")
+        leaves = jax.tree_util.tree_flatten_with_path(values)[0]
+        return standard, {name(path) or "metric": jnp.asarray(leaf) for path, leaf in leaves}
 
     models, states = jax.vmap(partial(lay_out, layout))(batch.models, each(init, batch))
     operands = (batch._replace(models=models), states, xs, ds)
@@ -280,12 +276,3 @@ def _on_one_device(spec: BatchSpec, batch: Batch, xs: Array, ds: Array) -> tuple
     else:
         traces, corners = fold(*operands), ()
     return each(measure, (traces, batch.stream)), corners
-
-
-def _measure(metric: Metric | None, trace: Trace, ds: Array) -> Results:
-    skipped = jnp.sum(trace.skipped, dtype=jnp.int32)
-    standard = {"mse": mean_squared_error(trace.prediction, ds), "skipped": skipped}
-    values = None if metric is None else metric(trace, ds)
-    leaves = jax.tree_util.tree_flatten_with_path(values)[0]
-    name = partial(jax.tree_util.keystr, simple=True, separator=".")
-    return standard, {name(path) or "metric": jnp.asarray(leaf) for path, leaf in leaves}

@@ -1,12 +1,10 @@
 """Sweeps: thousands of runs in one call, over settings, keys and streams.
 
-The models of a sweep are pytrees. Models of one structure are stacked, float by float, and run as
-one compiled program (:mod:`.jobs`) on all cores, devices and processes (:mod:`.devices`).
-Another step size compiles nothing; another mode, learner or number of learners is another
-structure and compiles once.
+Models of one structure are stacked, float by float, and run as one compiled program (:mod:`.jobs`)
+on all cores, devices and processes (:mod:`.devices`). Another step size compiles nothing; another
+mode, learner or number of learners is another structure and compiles once.
 """
 
-import contextlib
 import math
 import time
 from collections.abc import Callable, Iterable
@@ -25,7 +23,6 @@ from jboost.core.step import Observe
 from jboost.running.run import checked_key, checked_stream
 from jboost.sweeps import devices as hardware
 from jboost.sweeps import grid as grids
-from jboost.sweeps.devices import Device
 from jboost.sweeps.jobs import Columns, Job, Metric, groups
 from jboost.sweeps.results import Table
 
@@ -49,15 +46,14 @@ def sweep(
     metric: Metric | None = None,
     observe: Observe | None = None,
     batch: int | None = None,
-    devices: Iterable[Device] | None = None,
+    devices: Iterable[hardware.Device] | None = None,
     workers: int | None = None,
     progress: bool | None = None,
 ) -> Table:
     """Run a model at every point of a grid, with every key, on every stream.
 
     A row of the table is the result of ``run(make(**point), xs, ds, key)``: the draws are the same
-    wherever the run is computed, and the numbers are equal up to rounding. On a CPU, a thread for
-    each core computes one run after the other.
+    wherever the run is computed, and the numbers are equal up to rounding.
 
     Args:
       make: ``make(**point)`` returns a model, such as ``jb.bsgd_wu`` or a function of yours.
@@ -115,22 +111,21 @@ def sweep(
 
     threads = ThreadPoolExecutor(resources.workers, "jboost-sweep")
     try:
-        with contextlib.ExitStack() as stack:
-            # At the end batches that have begun finish within a second; the others are dropped.
-            stack.callback(threads.shutdown, cancel_futures=True)
-            copied = hardware.sharding_of(resources.devices, hardware.COPIED)
-            data = jax.device_put((inputs, targets), copied)
-            futures = []
-            for group in groups(models, inputs.dtype):
-                job = Job(group, rows, keys, data, resources, observe, metric, batch)
-                columns.expect(job.shapes)
-                for runs in job.batches:  # they are computed while the next group compiles
-                    futures.append(threads.submit(job.run, runs, job.arguments(runs), columns))
-            for future in futures:
-                future.result()
+        copied = hardware.sharding_of(resources.devices, hardware.COPIED)
+        data = jax.device_put((inputs, targets), copied)
+        futures = []
+        for group in groups(models, inputs.dtype):
+            job = Job(group, rows, keys, data, resources, observe, metric, batch)
+            columns.expect(job.shapes)
+            for runs in job.batches:  # they are computed while the next group compiles
+                futures.append(threads.submit(job.run, runs, job.arguments(runs), columns))
+        for future in futures:
+            future.result()
     except KeyboardInterrupt:
+        threads.shutdown(cancel_futures=True)  # batches that have begun finish within a second
         raise SweepInterrupted(table()) from None
     finally:
+        threads.shutdown(cancel_futures=True)
         bar.close()
     columns.arrays = hardware.gathered(columns.done, columns.arrays, resources.processes)
     columns.done[:] = True
@@ -144,10 +139,8 @@ def _streams(xs: ArrayLike, ds: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     if inputs.ndim != 3:
         inputs, targets = inputs[None], targets[None]
     elif targets.shape != inputs.shape[:2] or not len(inputs):
-        raise ValueError(
-            f"several streams, xs of shape (S, T, r), need targets ds of shape (S, T), S >= 1; "
-            f"got xs {inputs.shape} and ds {targets.shape}"
-        )
+        got = f"got xs {inputs.shape} and ds {targets.shape}"
+        raise ValueError(f"xs of shape (S, T, r) needs targets ds of shape (S, T), S >= 1; {got}")
     _, _, dtype = checked_stream(inputs[0], targets[0], jnp.result_type(float))
     return np.asarray(inputs, dtype), np.asarray(targets, dtype)
 
