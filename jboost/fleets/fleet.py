@@ -89,9 +89,8 @@ class Fleet:
 
     def init(self) -> FleetState:
         """The states before any data."""
-        sharding = sharding_of(self._devices, SPLIT)
+        sharding, size = sharding_of(self._devices, SPLIT), (self.num_features, self.dtype)
         streams = jax.device_put(self._streams_by_device(), sharding)
-        size = (self.num_features, self.dtype)
         words = _init(self._spec.packing, size, self.model, self.key, streams)
         return FleetState(jax.device_put(words, sharding))
 
@@ -106,16 +105,14 @@ class Fleet:
     ) -> tuple[FleetState, Trace]:
         """Run a block: at each row, the row's stream predicts, then learns.
 
+        Returns the new state, and the trace of the rows, in their order.
+
         Args:
           state: the state that :meth:`init` or the block before returned.
           ids: (n,) numbers of streams, in the order of arrival; a stream may come several times.
           xs: (n, r) inputs.
           ds: (n,) targets; NaN asks for a prediction and teaches nothing.
-          donate: let the new state take the memory of the old one, which saves a copy of all
-            states. The old state cannot be used again.
-
-        Returns:
-          The new state, and the trace of the rows, in their order.
+          donate: let the new state take the memory of the old one, which cannot be used again.
         """
         inputs, targets, _ = checked_stream(xs, ds, jnp.result_type(float))
         streams = self._checked_ids(ids, len(inputs))
@@ -127,7 +124,7 @@ class Fleet:
             raise ValueError("state does not belong to this fleet; pass what init or run returned")
         inputs, targets = np.asarray(inputs, self.dtype), np.asarray(targets, self.dtype)
         words = state.words if donate else state.words.copy()
-        calls = []
+        run, calls = loops.RUN[self._spec.loop], []
         for rows in self._calls(streams):
             is_row = rows >= 0
             beyond = devices * (rows_per_device + np.arange(rows.shape[1]))
@@ -136,7 +133,6 @@ class Fleet:
                 np.where(is_row[..., None], inputs[rows], 0),
                 np.where(is_row, targets[rows], np.nan).astype(self.dtype),
             )
-            run = loops.RUN[self._spec.loop]
             words, trace = run(self._spec, self.model, self._key_words, words, block)[0]
             calls.append((rows, is_row, trace))
         prediction, skipped = np.empty(len(streams), self.dtype), np.empty(len(streams), bool)
@@ -188,13 +184,12 @@ class Fleet:
             turn[order] = np.arange(len(streams)) - np.flatnonzero(first)[np.cumsum(first) - 1]
         devices = len(self._devices)
         for now in range(int(turn.max()) + 1):
-            by_device = np.where(turn == now, streams % devices, -1)
-            longest = np.bincount(by_device[by_device >= 0]).max()
-            lengths = blocks.compiled_lengths(longest, self._worth_of_a_call)
+            device_of = np.where(turn == now, streams % devices, -1)
+            taken = [np.flatnonzero(device_of == device) for device in range(devices)]
+            lengths = blocks.compiled_lengths(max(map(len, taken)), self._worth_of_a_call)
             rows = np.full((devices, sum(lengths)), -1)
-            for device in range(devices):
-                taken = np.flatnonzero(by_device == device)
-                rows[device, : len(taken)] = taken
+            for of_device, numbers in zip(rows, taken, strict=True):
+                of_device[: len(numbers)] = numbers
             yield from np.split(rows, np.cumsum(lengths)[:-1], axis=1)
 
 

@@ -21,13 +21,10 @@ Results = tuple[Array, Trace]  # the packed states after the rows, and the trace
 
 
 class FleetSpec(NamedTuple):
-    """How the blocks of a fleet are compiled: everything that is not an array.
-
-    The loop "rounds" takes all rows of a call at once, the others row after row.
-    """
+    """How the blocks of a fleet are compiled: everything that is not an array."""
 
     packing: Packing  # how a state is packed into words
-    loop: str  # "kernel", "plain" or "rounds"
+    loop: str  # "kernel" or "plain": row after row; "rounds": all rows of a call at once
     devices: tuple[Device, ...]  # the devices that share the streams
     generator: str | None  # the name of the key's generator; None for models that do not draw
 
@@ -35,10 +32,7 @@ class FleetSpec(NamedTuple):
 def _run(
     spec: FleetSpec, model: Learner, words: Array | None, states: Array, block: Block
 ) -> tuple[Results, Any]:
-    """Run a block, whose packed states take the memory of ``states``; ``words`` is the key's data.
-
-    The last result is what a kernel must return besides.
-    """
+    """Run a block, in place of ``states``; the last result is what a kernel must return besides."""
 
     def on_device(model: Learner, words: Array | None, states: Array, block: Any) -> Any:
         states, (streams, xs, ds) = jax.tree.map(lambda array: array[0], (states, block))

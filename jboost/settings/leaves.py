@@ -44,7 +44,7 @@ def places(model: Learner, wrt: str | Iterable[str]) -> dict[str, int]:
     settings = paths(model)
     names = list(wrt) if isinstance(wrt, Iterable) and not isinstance(wrt, str) else [wrt]
     if not names:
-        raise ValueError(f"wrt must name at least one setting of the model: {_listed(settings)}")
+        raise ValueError(f"wrt must name at least one setting of the model: {', '.join(settings)}")
     places = {name: settings[_match(name, settings)] for name in names}
     if len(set(places.values())) < len(names):
         raise ValueError(f"wrt must name each float once; got {', '.join(map(repr, names))}")
@@ -90,17 +90,14 @@ def _match(name: str, settings: dict[str, int]) -> str:
     if fitting:
         names = " or ".join(fitting)
         raise ValueError(f"wrt names {name!r}, which may be {names}: give the full path")
-    raise ValueError(f"wrt names {name!r}, which this model does not have; {_listed(settings)}")
+    names = ", ".join(settings) or "no settings"
+    raise ValueError(f"wrt names {name!r}, which this model does not have; it has {names}")
 
 
 def _abbreviates(fields: list[str], full: list[str]) -> bool:
     """Whether the fields stand in this order in the full name, and both end alike."""
     remaining = iter(full)
     return fields[-1:] == full[-1:] and all(field in remaining for field in fields)
-
-
-def _listed(settings: dict[str, int]) -> str:
-    return f"it has {', '.join(settings)}" if settings else "it has no floats"
 
 
 def _fields(name: str) -> list[str]:

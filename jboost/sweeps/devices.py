@@ -41,9 +41,6 @@ def resources(devices: Iterable[Device] | None = None, workers: int | None = Non
     """The resources that the caller names; by default all devices that JAX has.
 
     By default a single CPU device has a thread for each core; otherwise there is one thread.
-
-    >>> resources(workers=2).workers
-    2
     """
     chosen = tuple(jax.devices() if devices is None else devices)
     if not chosen or not all(isinstance(device, jax.Device) for device in chosen):

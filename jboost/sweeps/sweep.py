@@ -67,12 +67,10 @@ def sweep(
       metric: ``metric(trace, ds)``, in JAX, returns the values of further columns for a run: a
         number, an array or a dict of them. A function defined once compiles once.
       observe: as for :func:`jboost.run`; the metric finds its record in ``trace.observed``.
-      batch: how many runs make a batch; by default as many as take about 0.3 s. Memory grows with
-        batch × T only.
+      batch: how many runs make a batch, by default 0.3 s of them. Memory grows with batch × T only.
       devices: the devices to use, by default all of ``jax.devices()``.
       workers: how many threads; by default one for each core if there is a single CPU device.
-      progress: whether to report progress on standard error; by default only on a terminal and
-        after two seconds.
+      progress: whether to report on standard error; by default on a terminal, after two seconds.
 
     Returns:
       A :class:`.results.Table`. Under ``jax.distributed`` every process gets the whole table.

@@ -59,9 +59,9 @@ def hypergradient(
       observe: as for :func:`jboost.run`; the metric finds its record in ``trace.observed``.
       method: "forward" (memory independent of T) or "reverse" (memory as √T); by default forward
         for up to 16 numbers.
-      surrogate: how a whole number of repeats is differentiated, in boosters that do not use
-        weighted updates: "straight-through" (the value is that of the run) or "expected" (value and
-        gradient are those of a smooth model); see :mod:`jboost.settings.surrogates`.
+      surrogate: how a whole number of repeats is differentiated: "straight-through" (the value is
+        that of the run) or "expected" (value and gradient are those of a smooth model); see
+        :mod:`jboost.settings.surrogates`.
 
     Returns:
       The value, and for each name an array of the shape of its float.
@@ -98,10 +98,8 @@ def hypergradient(
         if "Reverse-mode differentiation does not work" not in str(error):
             raise
         if method is not None:
-            raise ValueError(
-                "method='reverse' cannot pass a learner that repeats its updates in a loop, as a "
-                "booster inside DataReuse does; use method='forward'"
-            ) from None
+            reason = "a learner repeats its updates in a loop, as a booster inside DataReuse does"
+            raise ValueError(f"method='reverse': {reason}; use method='forward'") from None
         value, slopes = solve("forward")
     return value, dict(zip(places, slopes, strict=True))
 

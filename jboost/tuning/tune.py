@@ -1,8 +1,7 @@
 """Gradient descent on the error of whole runs, over settings of a model.
 
-Settings move in natural coordinates (:mod:`jboost.settings.spaces`): a step size by its logarithm,
-a forgetting factor by the logit of 1 − β. The logarithm of the mean squared error descends, so that
-neither the scale of the targets nor that of a setting matters to the optimiser.
+Settings move in natural coordinates (:mod:`jboost.settings.spaces`), and the logarithm of the mean
+squared error descends, so that no scale of targets or settings matters to the optimiser.
 
 Settings are chosen on a prefix of the stream, or on windows that move along it, and scored on the
 rows after: the error on rows that chose a setting is too low an estimate of its error elsewhere.
@@ -154,15 +153,12 @@ def _best(evaluations: list[_Evaluation]) -> int:
 
 
 class _Search(NamedTuple, Generic[_Model]):
-    """The error of a model as a function of φ, the natural coordinates of some of its settings.
-
-    The last four fields are arguments of :func:`tune`.
-    """
+    """The error of a model as a function of φ, the natural coordinates of some of its settings."""
 
     model: _Model  # the model before tuning
     places: dict[str, int]  # the place of each setting that moves, by name
     spaces: dict[str, _spaces.Space]  # the space of each setting that moves, by name
-    metric: Metric | None
+    metric: Metric | None  # this and the fields below are arguments of `tune`
     observe: Observe | None
     surrogate: str
     method: str | None
@@ -242,10 +238,8 @@ def _descend(
             with jax.numpy_dtype_promotion("standard"):  # optax relies on it
                 phi, state = move(slopes, state, phi, objective, rows)
         elif len(evaluations) == 1:
-            raise ValueError(
-                f"the model as given has an error of {evaluation.value} on the rows to tune on, or "
-                "no finite slope there; start from values at which it runs"
-            )
+            got = f"the model has an error of {evaluation.value}, or a slope that is not finite"
+            raise ValueError(f"{got}, on the rows to tune on; start from values at which it runs")
         else:  # too far: go half-way back to the best evaluation
             best = evaluations[_best(evaluations)].phi
             phi = jax.tree.map(lambda a, b: (a + b) / 2, phi, best)
