@@ -97,8 +97,6 @@ def start(name: str, space: Space, value: ArrayLike, dtype: DTypeLike) -> Array:
     value = jnp.asarray(value, dtype)
     inside = (value > space.low) & (value < space.high)
     if not checks.is_traced(inside) and not inside.all():
-        raise ValueError(
-            f"{name} must start inside its range, {space.low:g} < {name} < {space.high:g}: on an "
-            f"edge no step leads away; got {value}"
-        )
+        bounds = f"{space.low:g} < {name} < {space.high:g}"
+        raise ValueError(f"{name} must start inside its range, {bounds}; got {value}")
     return space.natural(value)

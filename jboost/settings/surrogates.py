@@ -67,10 +67,8 @@ def relaxed(model: _Model, surrogate: str) -> _Model:
         learner = tuple(map(wrap, learner)) if isinstance(learner, tuple) else wrap(learner)
         mode = _RealMode(mode, surrogate)
     elif not isinstance(mode, Weighted):
-        raise TypeError(
-            f"no gradient is known for the mode {type(mode).__name__}: use Weighted, DataReuse, "
-            "RandomUpdate or PoissonReuse"
-        )
+        advice = "use Weighted, DataReuse, RandomUpdate or PoissonReuse"
+        raise TypeError(f"no gradient is known for the mode {type(mode).__name__}: {advice}")
     return dataclasses.replace(model, learner=learner, mode=mode, combiner=combiner)
 
 
@@ -82,7 +80,7 @@ class _RealMode(Mode):
     surrogate: str = static()
 
     @property
-    def needs_key(self) -> bool:
+    def needs_key(self) -> bool:  # type: ignore[override]  (it depends on the mode inside)
         return self.mode.needs_key and self.surrogate == "straight-through"
 
     def spend(self, lam: Array, uniform: Array | None) -> tuple[ArrayLike, ArrayLike]:
@@ -114,13 +112,11 @@ class _RealRepeats(Wrapper):
         def after(n: ArrayLike) -> State:
             return self.learner.learn(state, sample.replace(repeats=n, most_repeats=None))
 
-        runs_itself = self.surrogate == "straight-through"
-        repeats = jnp.asarray(sample.repeats)
+        runs_itself, repeats = self.surrogate == "straight-through", jnp.asarray(sample.repeats)
         n = jnp.ceil(jax.lax.stop_gradient(repeats)).astype(jnp.int32)
-        if isinstance(self.mode, DataReuse) or (
-            isinstance(self.mode, PoissonReuse) and runs_itself
-        ):
-            low = jnp.maximum(n - 1, 0) if isinstance(self.mode, DataReuse) else n
+        reuse = isinstance(self.mode, DataReuse)
+        if reuse or (runs_itself and isinstance(self.mode, PoissonReuse)):
+            low = jnp.maximum(n - 1, 0) if reuse else n
             below, above = after(low), after(low + 1)
         else:
             low, below, above = jnp.zeros_like(n), state, after(1)
