@@ -75,6 +75,7 @@ class Fleet:
         self.key = checked_key(key) if model.needs_key else None
         self.dtype = dtype_of(dtype)
         self._devices = tuple(jax.local_devices() if devices is None else devices)
+        self._rows_per_device = -(-self.num_streams // len(self._devices))
         if schedule is None:
             schedule = "rows" if self._devices[0].platform == "cpu" else "rounds"
         checks.choice("schedule", schedule, ("rows", "rounds"))
@@ -118,16 +119,15 @@ class Fleet:
         streams = self._checked_ids(ids, len(inputs))
         if inputs.shape[1] != self.num_features:
             raise ValueError(f"xs must have {self.num_features} columns; got shape {inputs.shape}")
-        devices = len(self._devices)
-        rows_per_device = -(-self.num_streams // devices)
-        if state.words.shape != (devices, rows_per_device, self._spec.packing.width):
+        devices, most = len(self._devices), self._rows_per_device
+        if state.words.shape != (devices, most, self._spec.packing.width):
             raise ValueError("state does not belong to this fleet; pass what init or run returned")
         inputs, targets = np.asarray(inputs, self.dtype), np.asarray(targets, self.dtype)
         words = state.words if donate else state.words.copy()
         run, calls = loops.RUN[self._spec.loop], []
         for rows in self._calls(streams):
             is_row = rows >= 0
-            beyond = devices * (rows_per_device + np.arange(rows.shape[1]))
+            beyond = devices * (most + np.arange(rows.shape[1]))
             block = (
                 np.where(is_row, streams[rows], beyond).astype(np.int32),
                 np.where(is_row[..., None], inputs[rows], 0),
@@ -158,9 +158,8 @@ class Fleet:
 
     def _streams_by_device(self) -> np.ndarray:
         """(D, ceil(N / D)): the stream of each row of each device; the last stream fills up."""
-        devices = len(self._devices)
-        padded = np.arange(-(-self.num_streams // devices) * devices, dtype=np.int32)
-        return np.minimum(padded, self.num_streams - 1).reshape(-1, devices).T
+        padded = np.arange(self._rows_per_device * len(self._devices), dtype=np.int32)
+        return np.minimum(padded, self.num_streams - 1).reshape(-1, len(self._devices)).T
 
     def _checked_ids(self, ids: ArrayLike | Sequence[int], rows: int | None = None) -> np.ndarray:
         array = np.asarray(ids)
@@ -194,9 +193,7 @@ class Fleet:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _init(
-    packing: Packing, size: tuple[int, Any], model: Learner, key: Key, streams: Array
-) -> Array:
+def _init(packing: Packing, size: Any, model: Learner, key: Key, streams: Array) -> Array:
     """The packed states of the streams before any data."""
 
     def pack(stream: Array) -> Array:

@@ -84,17 +84,13 @@ def groups(models: Sequence[Learner], dtype: DTypeLike) -> list[Group]:
 
 
 class Columns:
-    """The results so far, as columns with a row for each point, key and stream.
-
-    arrays: the columns by name; rows without a result hold NaN, or 0 where a column has no NaN.
-    done: (rows,), whether a row has its result.
-    """
+    """The results so far, as columns with a row for each point, key and stream."""
 
     def __init__(self, rows: int, settings: Iterable[str], report: Callable[[int], None]):
         self._report, self._lock = report, threading.Lock()
         self._taken = {*settings, *RESERVED}
-        self.done = np.zeros(rows, bool)
-        self.arrays: dict[str, np.ndarray] = {}
+        self.done = np.zeros(rows, bool)  # whether a row has its result; else it holds NaN or 0
+        self.arrays: dict[str, np.ndarray] = {}  # the columns by name
 
     def expect(self, shapes: Results) -> None:
         """Make the columns for a program's results, or check that they fit those there are."""

@@ -50,8 +50,7 @@ def hypergradient(
       model: any learner.
       xs: (T, r) inputs.
       ds: (T,) targets.
-      key: a ``jax.random.key``, for models that draw. The modes of boosters do not draw under the
-        surrogate "expected".
+      key: a ``jax.random.key``, for models that draw; boosters do not under "expected".
       wrt: names of floats of the model: a field's name ("step_size"), or a path where the name is
         ambiguous ("combiner.step_size", "learner[0].step_size").
       metric: ``metric(trace, ds) -> scalar``, which is differentiated in place of the mean squared
@@ -75,8 +74,7 @@ def hypergradient(
     """
     checks.instance("model", model, Learner, checks.A_LEARNER)
     checks.choice("surrogate", surrogate, SURROGATES)
-    if method is not None:
-        checks.choice("method", method, ("forward", "reverse"))
+    checks.choice("method", method or "forward", ("forward", "reverse"))
     inputs, targets, dtype = checked_stream(xs, ds, jnp.result_type(float))
     inputs, targets = jnp.asarray(inputs, dtype), jnp.asarray(targets, dtype)
     if relaxed(model, surrogate).needs_key:
@@ -136,8 +134,8 @@ def _solve(
         model = relaxed(leaves.put(problem.model, problem.places, values), problem.surrogate)
         state = model.init(xs.shape[1], xs.dtype, key=key)
         if problem.metric is not None:
-            value = problem.metric(over_time(model, state, xs, ds, key, observe)[1], ds)
-            value = jnp.asarray(value)
+            trace = over_time(model, state, xs, ds, key, observe)[1]
+            value = jnp.asarray(problem.metric(trace, ds))
             if value.ndim or not jnp.issubdtype(value.dtype, jnp.floating):
                 kind = f"{value.dtype}{[*value.shape]}"
                 raise TypeError(f"metric must return one real number; got an array of {kind}")
