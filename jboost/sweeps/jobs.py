@@ -183,7 +183,7 @@ class Job:
         """Compute a batch, whose runs have these numbers, and write its results down."""
         columns.fill(self._rows[runs], self.compute(batch))
 
-    def _most(self, spec: BatchSpec, state: State, key: Array | None) -> int:
+    def _most(self, spec: BatchSpec, state: State, key: Key) -> int:
         """How many runs a batch may have, by its time and its memory."""
         xs, ds = (jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in self._data)
         _, trace = _shapes_of_run(self._group.model, state, xs, ds, key, spec.observe)
