@@ -1,11 +1,9 @@
 """Checks of arguments at the point where they enter, on concrete values only.
 
-Every message says which argument is wrong, what came and what is wanted.
-
 A function checks its arguments by ``number("T", T, above=0)``, ``whole``, ``choice`` or
 ``instance``, which return the value to work with. A model checks its fields with :func:`fields`
 and rules that say the same of a field: ``a_number(above=0)``, ``a_whole_number``, ``one_of`` and
-``of_kind``.
+``of_kind``. Every message says which argument is wrong, what came and what is wanted.
 """
 
 import operator
@@ -18,8 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.core import Tracer
-
-A_LEARNER = "a learner such as SGD(step_size=0.1)"  # the advice where a learner is wanted
 
 Rule = Callable[[str, Any], Any]
 """A rule takes an argument's name and value. It returns the value to work with, or raises."""
@@ -139,12 +135,10 @@ def or_none(rule: Rule) -> Rule:
 def spending(weight: Any, repeats: Any) -> None:
     """Check how a booster lets a learner spend a sample: weight >= 0 and a whole repeats >= 0."""
     number("weight", weight, at_least=0)
-    if is_traced(repeats):
-        return
-    array = np.asarray(repeats)
-    whole_numbers = jnp.issubdtype(array.dtype, jnp.integer) or array.dtype == bool
-    if not whole_numbers or (array < 0).any():
-        raise ValueError(f"repeats must be a whole number >= 0; got {repeats!r}")
+    if not is_traced(repeats):
+        array = np.asarray(repeats)
+        if array.dtype.kind not in "biu" or (array < 0).any():
+            raise ValueError(f"repeats must be a whole number >= 0; got {repeats!r}")
 
 
 def key(name: str, value: Any) -> Array:

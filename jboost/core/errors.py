@@ -5,15 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jboost.core.arrays import as_array, cast, real
-from jboost.core.numerics import usable
-
-WIDTH = 4096  # terms of a row. Rows of about √T terms round least; 4096 is √T at T = 1.7e7.
-
-
-def long_sum(terms: Array) -> Array:
-    """Sum (T,) terms row by row: two levels keep seven digits of 1e7 float32 terms."""
-    return _rows(terms).sum(axis=1).sum()
+from jboost.core.numerics import as_array, cast, in_rows, long_sum, real, usable
 
 
 def mean_squared_error(prediction: ArrayLike, ds: ArrayLike) -> Array:
@@ -32,20 +24,17 @@ def ase(prediction: ArrayLike, ds: ArrayLike) -> Array:
     """
     error, counts = squared_errors(prediction, ds)
     t = jnp.maximum(jnp.cumsum(counts.astype(jnp.int32)), 1)
-    within = jnp.cumsum(_rows(error), axis=1)
+    within = jnp.cumsum(in_rows(error), axis=1)
     before = jnp.cumsum(within[:, -1]) - within[:, -1]
-    total = (within + before[:, None]).ravel()[: error.shape[0]]
-    return total / t.astype(error.dtype)
+    return (within + before[:, None]).ravel()[: len(error)] / t.astype(error.dtype)
 
 
 def squared_errors(prediction: ArrayLike, ds: ArrayLike) -> tuple[Array, Array]:
     """Return (d̂ − d)², 0 where d is not usable, and the flags of the usable d; both (T,)."""
     prediction, targets = real(prediction), as_array("ds", ds, "(T,)")
     if prediction.ndim != 1 or prediction.shape != targets.shape:
-        raise ValueError(
-            "prediction and ds must both be (T,); "
-            f"got prediction {prediction.shape} and ds {targets.shape}"
-        )
+        shapes = f"got prediction {prediction.shape} and ds {targets.shape}"
+        raise ValueError(f"prediction and ds must both be (T,); {shapes}")
     return _squared(prediction, cast(targets, prediction.dtype))
 
 
@@ -53,8 +42,3 @@ def squared_errors(prediction: ArrayLike, ds: ArrayLike) -> tuple[Array, Array]:
 def _squared(prediction: Array, ds: Array) -> tuple[Array, Array]:
     counts = usable(ds)
     return jnp.square(jnp.where(counts, prediction - jnp.where(counts, ds, 0), 0)), counts
-
-
-def _rows(terms: Array) -> Array:
-    """Fold (T,) terms into rows of ``WIDTH``, the last one filled up with zeros."""
-    return jnp.pad(terms, (0, -terms.shape[0] % WIDTH)).reshape(-1, WIDTH)

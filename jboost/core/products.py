@@ -1,12 +1,9 @@
 """The products of the inner loop, in full precision whatever the device prefers.
 
-How a small product is written decides how the compiler turns it into vector code. Where the copies
-of a learner lie side by side in memory a sum over an axis is one vector instruction per term for
-all copies at once; elsewhere a real product is mostly better. :func:`written_for` says where.
-
-The rows of a square matrix may be longer than the matrix is wide, with zeros behind: whoever lays a
-state out in memory may fill them up to whole vectors. All products here take such a matrix. The
-product of a vector and a matrix is then as long as the rows.
+Where the copies of a learner lie side by side in memory, a sum over an axis is one vector
+instruction per term for all copies at once; elsewhere a real product is mostly better.
+:func:`written_for` says where. The rows of a square matrix may be longer than the matrix is wide,
+with zeros behind that fill whole vectors; the product of a vector and a matrix is as long as them.
 """
 
 from collections.abc import Iterator
@@ -60,10 +57,7 @@ def vecmat(x: Array, A: Array) -> Array:
 
 
 def vecmat_where(needed: Array, x: Array, A: Array) -> Array:
-    """Return Aᵀx where it is needed and anything elsewhere.
-
-    A large product is skipped where no copy of the learner needs it.
-    """
+    """Return Aᵀx where it is needed; a large product is skipped where no copy needs it."""
     if _surroundings.get() == "anywhere" or A.shape[0] <= LARGEST_SUM:
         return vecmat(x, A)
     return _vecmat_or_zero(needed, x, A)
@@ -102,9 +96,8 @@ def symmetric_matvec(P: Array, x: Array) -> Array:
 def symmetric_column(P: Array, j: Array) -> Array:
     """Return column j of a symmetric P."""
     if _summed(P):
-        return column(P, j)
-    row = jax.lax.dynamic_index_in_dim(P, j, keepdims=False)  # neighbours in memory
-    return row[: P.shape[0]]
+        return entry(P, j)
+    return jax.lax.dynamic_index_in_dim(P, j, keepdims=False)[: P.shape[0]]  # a row is contiguous
 
 
 def minus_square(P: Array, g: Array, k: Array) -> Array:
@@ -120,9 +113,8 @@ def minus_square(P: Array, g: Array, k: Array) -> Array:
 def sums_before(x: Array) -> Array:
     """Return, for each entry, the sum of the entries before it.
 
-    In a kernel by doubling: after j steps an entry holds the 2^j entries before it. Elsewhere every
-    step would be an operation of its own: a masked triangle sums in one, up to the size where its
-    m² work passes cumsum's.
+    A kernel sums by doubling: after j steps an entry holds the 2^j entries before it. Elsewhere a
+    masked triangle sums in one operation, up to the size where its m² work passes cumsum's.
 
     >>> [int(total) for total in sums_before(jnp.array([3.0, 1.0, 4.0]))]
     [0, 3, 4]
@@ -141,17 +133,9 @@ def sums_before(x: Array) -> Array:
     return matvec(jnp.tri(m, k=-1, dtype=x.dtype), x)
 
 
-def column(A: Array, j: Array) -> Array:
-    """Return column j of A, where j is computed."""
+def entry(A: Array, j: Array) -> Array:
+    """Return entry j of a vector, or column j of a matrix, where j is computed."""
     if _summed(A):
-        hot = jnp.arange(A.shape[1], dtype=j.dtype) == j
-        return jnp.sum(jnp.where(hot[None, :], A, 0), axis=1)
-    return jax.lax.dynamic_index_in_dim(A, j, axis=1, keepdims=False)
-
-
-def entry(x: Array, j: Array) -> Array:
-    """Return entry j of x, where j is computed."""
-    if _summed(x):
-        hot = jnp.arange(x.shape[0], dtype=j.dtype) == j
-        return jnp.sum(jnp.where(hot, x, 0))
-    return jax.lax.dynamic_index_in_dim(x, j, keepdims=False)
+        hot = jax.lax.broadcasted_iota(j.dtype, A.shape, A.ndim - 1) == j
+        return jnp.sum(jnp.where(hot, A, 0), axis=-1)
+    return jax.lax.dynamic_index_in_dim(A, j, axis=-1, keepdims=False)

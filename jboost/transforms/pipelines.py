@@ -13,7 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import DType, Key, Learner, Sample, State, Transform, checks, model
-from jboost.core.arrays import real
+from jboost.core.numerics import real
 
 
 class PipelineState(NamedTuple):

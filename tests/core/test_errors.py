@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jboost.core import arrays, errors
+from jboost.core import errors, numerics
 
 pytestmark = pytest.mark.core
 
@@ -44,18 +44,18 @@ def test_shapes_are_named():
 
 def test_as_array():
     on_device = jnp.ones(2)
-    assert arrays.as_array("ds", on_device, "(T,)") is on_device
+    assert numerics.as_array("ds", on_device, "(T,)") is on_device
     masked = np.ma.masked_array([1, 2], mask=[False, True])
-    np.testing.assert_array_equal(arrays.as_array("ds", masked, "(T,)"), [1.0, np.nan])
+    np.testing.assert_array_equal(numerics.as_array("ds", masked, "(T,)"), [1.0, np.nan])
     with pytest.raises(TypeError, match=r"ds must be an array of shape \(T,\); got"):
-        arrays.as_array("ds", [[1.0], [1.0, 2.0]], "(T,)")
+        numerics.as_array("ds", [[1.0], [1.0, 2.0]], "(T,)")
     with pytest.raises(TypeError, match=r"ds must hold real numbers \(shape \(T,\)\)"):
-        arrays.as_array("ds", ["a"], "(T,)")
+        numerics.as_array("ds", ["a"], "(T,)")
 
 
 def test_casts():
-    assert arrays.real([1, 2]).dtype == arrays.real(jnp.array([True])).dtype == jnp.float32
-    assert arrays.real(jnp.ones(2, jnp.bfloat16)).dtype == jnp.bfloat16
-    assert np.isinf(arrays.cast(np.array([1e300]), np.float32)).all()  # to be skipped, not refused
+    assert numerics.real([1, 2]).dtype == numerics.real(jnp.array([True])).dtype == jnp.float32
+    assert numerics.real(jnp.ones(2, jnp.bfloat16)).dtype == jnp.bfloat16
+    assert np.isinf(numerics.cast(np.array([1e300]), np.float32)).all()  # skipped later
     single = jnp.ones(2, jnp.float32)
-    assert arrays.cast(single, jnp.float32) is single
+    assert numerics.cast(single, jnp.float32) is single
