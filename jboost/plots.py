@@ -1,7 +1,4 @@
-"""Pictures with matplotlib, without pyplot: no window opens and no global state changes.
-
-A function that draws returns the axes; ``save(ax.figure, "name.png")`` writes the picture.
-"""
+"""Pictures with matplotlib, without pyplot: no window opens and no global state changes."""
 
 from __future__ import annotations
 
@@ -46,19 +43,10 @@ def rows(count: int, *, width: float = 4.6, height: float = 3.1) -> tuple[Figure
     return new, [tuple(strip.subplots(1, 2)) for strip in strips]
 
 
-def axes_or_new(ax: Axes | None) -> Axes:
-    """Return the axes that a caller passed, or the only axes of a new figure."""
-    return grid(1, 1)[1][0, 0] if ax is None else ax
-
-
 def ase_curves(
-    curves: Mapping[str, ArrayLike],
-    *,
-    ax: Axes | None = None,
-    title: str | None = None,
-    legend: str | None = None,
-    settled: float = 0.25,
-) -> Axes:
+    curves: Mapping[str, ArrayLike], *, ax: Axes | None = None,
+    title: str | None = None, legend: str | None = None, settled: float = 0.25,
+) -> Axes:  # fmt: skip
     """Draw accumulated squared errors over time, a line per name, on a logarithmic axis.
 
     Args:
@@ -76,8 +64,7 @@ def ase_curves(
     if not curves:
         raise ValueError("curves must hold at least one curve by its name; got none")
     settled = checks.number("settled", settled, at_least=0, below=1)
-    ax = axes_or_new(ax)
-    late = []
+    late, ax = [], grid(1, 1)[1][0, 0] if ax is None else ax
     for k, (name, values) in enumerate(curves.items()):
         values = np.asarray(values, np.float64)
         if values.ndim != 1 or not values.size:
