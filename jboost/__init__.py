@@ -18,7 +18,7 @@ from jboost.combiners.refined import Refined
 from jboost.combiners.scaled import ScaleAlike
 from jboost.core import Learner, Transform, model, static
 from jboost.core import metrics as metrics
-from jboost.core.errors import ase
+from jboost.core.numerics import ase
 from jboost.learners import NLMS, SGD, ForwardNewton, GaussNewton, Gradient, Newton, PiecewiseLinear
 from jboost.learners import networks as networks
 from jboost.paper import streams

@@ -107,8 +107,8 @@ class Learner(abc.ABC):
         """Return the state after learning (x, d) ``repeats`` times with importance ``weight``.
 
         A target that is not a usable number (NaN marks "no answer") leaves the state as it was, and
-        so does an x with unusable entries, unless the learner takes missing ones. ``key`` is the
-        key of the whole run.
+        so does an x with unusable entries, unless the learner takes missing ones. The key is that
+        of the whole run.
         """
         checks.spending(weight, repeats)
         return self.learn(state, self.sample(state, x, d, weight=weight, repeats=repeats, key=key))

@@ -1,6 +1,7 @@
 """Arrays that a caller passes, checked and cast; and what keeps long float32 runs right.
 
-The latter are: unusable numbers, compensated sums, and repeats in closed form.
+The latter are: unusable numbers, sums that keep their digits, squared errors of whole streams, and
+repeats in closed form.
 """
 
 from __future__ import annotations
@@ -93,14 +94,14 @@ class Sum(NamedTuple):
         return Sum(total, (total - self.total) - term)
 
 
-def in_rows(terms: Array) -> Array:
+def _rows(terms: Array) -> Array:
     """Fold (T,) terms into rows of ``WIDTH``, the last one filled up with zeros."""
     return jnp.pad(terms, (0, -terms.shape[0] % WIDTH)).reshape(-1, WIDTH)
 
 
 def long_sum(terms: Array) -> Array:
     """Sum (T,) terms row by row: two levels keep seven digits of 1e7 float32 terms."""
-    return in_rows(terms).sum(axis=1).sum()
+    return _rows(terms).sum(axis=1).sum()
 
 
 class Ring(NamedTuple):
@@ -120,6 +121,42 @@ class Ring(NamedTuple):
     def total(self) -> Array:
         """The sums of the terms, (size,)."""
         return jax.vmap(long_sum, in_axes=1)(self.terms)
+
+
+def mean_squared_error(prediction: ArrayLike, ds: ArrayLike) -> Array:
+    """Return the mean squared error over the samples whose target is usable; 0 without any."""
+    error, counts = squared_errors(prediction, ds)
+    return long_sum(error) / jnp.maximum(counts.sum(), 1).astype(error.dtype)
+
+
+def ase(prediction: ArrayLike, ds: ArrayLike) -> Array:
+    """Return the accumulated squared error over time, divided by t: (T,).
+
+    Samples whose target is not usable count neither as errors nor in t.
+
+    >>> ase(jnp.array([0.0, 1.0]), jnp.array([2.0, 1.0])).tolist()
+    [4.0, 2.0]
+    """
+    error, counts = squared_errors(prediction, ds)
+    t = jnp.maximum(jnp.cumsum(counts.astype(jnp.int32)), 1)
+    within = jnp.cumsum(_rows(error), axis=1)
+    before = jnp.cumsum(within[:, -1]) - within[:, -1]
+    return (within + before[:, None]).ravel()[: len(error)] / t.astype(error.dtype)
+
+
+def squared_errors(prediction: ArrayLike, ds: ArrayLike) -> tuple[Array, Array]:
+    """Return (d̂ − d)², 0 where d is not usable, and the flags of the usable d; both (T,)."""
+    prediction, targets = real(prediction), as_array("ds", ds, "(T,)")
+    if prediction.ndim != 1 or prediction.shape != targets.shape:
+        shapes = f"got prediction {prediction.shape} and ds {targets.shape}"
+        raise ValueError(f"prediction and ds must both be (T,); {shapes}")
+    return _squared(prediction, cast(targets, prediction.dtype))
+
+
+@jax.jit  # operation by operation, |NaN| would be an error under jax_debug_nans
+def _squared(prediction: Array, ds: Array) -> tuple[Array, Array]:
+    counts = usable(ds)
+    return jnp.square(jnp.where(counts, prediction - jnp.where(counts, ds, 0), 0)), counts
 
 
 def geometric(p: Array, n: ArrayLike, most: int | None = None) -> tuple[Array, Array]:

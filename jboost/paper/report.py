@@ -91,16 +91,13 @@ class TheoryReport:
         return "\n".join(lines)
 
     def _lemma1_in_words(self) -> str:
-        M, mse, limit, reason = (
-            getattr(self.lemma1, name) for name in ("learners", "mse", "desired_mse", "reason")
-        )
-        if M is None:
-            return f"Lemma 1: {reason}."
-        holds = "holds" if mse <= limit else "does not hold"
-        return (
-            f"Lemma 1: M = {M}, the mean of the first M has MSE {mse:.4g}; "
-            f"at most {limit:.4g} {holds}{f' ({reason})' if reason else ''}."
-        )
+        lemma = self.lemma1
+        if lemma.learners is None:
+            return f"Lemma 1: {lemma.reason}."
+        holds = "holds" if lemma.mse <= lemma.desired_mse else "does not hold"
+        holds += f" ({lemma.reason})" if lemma.reason else ""
+        mean = f"the mean of the first M has MSE {lemma.mse:.4g}"
+        return f"Lemma 1: M = {lemma.learners}, {mean}; at most {lemma.desired_mse:.4g} {holds}."
 
     def _theorem2_in_words(self) -> str:
         bounded = np.isfinite(self.weight_bound)

@@ -202,14 +202,13 @@ def weight_bound_reason(
     >>> weight_bound_reason(2, 0.05, 0.2, 0.25)
     '1 + 2cζ² ln γ = -0.1983 is not positive'
     """
-    args = (k, gamma, zeta2, target_mse)
-    if not np.isnan(weight_bound(*args, dependence=dependence, conditions=conditions)):
+    args, c = (k, gamma, zeta2, target_mse), dependence
+    if not np.isnan(weight_bound(*args, dependence=c, conditions=conditions)):
         return ""
-    alpha = float(_letters(*args, dependence)[-1])
+    alpha = float(_letters(*args, c)[-1])
     if alpha <= 0:
         return f"1 + 2cζ² ln γ = {alpha:.4g} is not positive"
-    corrected = conditions == "corrected"
-    _, first, _ = weight_conditions(*args, dependence=dependence, corrected=corrected)
+    _, first, _ = weight_conditions(*args, dependence=c, corrected=conditions == "corrected")
     return f"the {conditions} {'second' if first else 'first'} condition fails at γ = {gamma:.4g}"
 
 

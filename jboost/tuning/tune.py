@@ -21,7 +21,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import Key, Learner, checks
-from jboost.core.errors import ase
+from jboost.core.numerics import ase
 from jboost.core.step import Observe
 from jboost.running.run import checked_stream, run
 from jboost.settings import leaves
