@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jboost.reports.peers import river_predictions
 from numpy.typing import NDArray
 
 from experiments.shared import data
 from experiments.shared.experiment import command_line, parsed, read_json, write_json
 from jboost.paper import datasets
-from jboost.reports.peers import river_predictions
 
 FILE = Path(__file__).parent / "results" / "peers.json"
 ROWS = 8_192

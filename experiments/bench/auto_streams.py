@@ -19,6 +19,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jboost.reports.peers import river_predictions
 from numpy.typing import NDArray
 
 import jboost as jb
@@ -28,7 +29,6 @@ from experiments.shared.experiment import Experiment
 from jboost import catalogue
 from jboost.automatic import auto
 from jboost.paper import datasets
-from jboost.reports.peers import river_predictions
 
 RIVALS = tuple(
     name + peers.SCALED for name in ("HoeffdingAdaptiveTreeRegressor", "AMRules", "ARFRegressor")

@@ -1,4 +1,4 @@
-"""A model as a scikit-learn regressor: ``fit``, ``partial_fit``, ``predict``, in any pipeline."""
+"""Presents a model as a scikit-learn regressor, for pipelines and searches."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from jboost import catalogue
 from jboost.adapters.feed import Feed
@@ -14,7 +15,7 @@ from jboost.wrappers.intervals import Intervals
 
 extras.need("sklearn", "sklearn")
 from sklearn.base import BaseEstimator, RegressorMixin  # noqa: E402
-from sklearn.utils import check_random_state  # noqa: E402
+from sklearn.utils import Tags, check_random_state  # noqa: E402
 from sklearn.utils.metaestimators import available_if  # noqa: E402
 from sklearn.utils.validation import (  # noqa: E402
     _check_sample_weight,
@@ -23,37 +24,37 @@ from sklearn.utils.validation import (  # noqa: E402
 )
 
 
-def _has_intervals(regressor: Any) -> bool:
+def _has_intervals(regressor: OnlineRegressor) -> bool:
     return regressor.intervals is not None or isinstance(regressor.model, Intervals)
 
 
 class OnlineRegressor(RegressorMixin, BaseEstimator):
     """An online model that learns the rows of X in their order, each once.
 
-    ``fit`` begins anew, ``partial_fit`` goes on: both learn sample by sample, so that it makes no
-    difference, to the last bit, how rows are divided among calls. ``predict`` does not learn.
+    ``fit`` starts from the first state, ``partial_fit`` goes on. Both learn row after row: how
+    rows are divided among calls makes no difference, to the last bit. ``predict`` does not learn.
 
     Parameters
     ----------
     model : Learner, str or None
-        Any learner; the name of one (see ``jboost models``), which then is wrapped to take inputs
-        and targets of any units; None is "auto".
+        Any learner; or the name of a model (see ``jboost models``), which is then wrapped to take
+        inputs and targets of any units. None is "auto".
     random_state : int, RandomState instance or None
         For models that draw at random.
     intervals : float or None
-        In (0, 1): ``predict_interval`` says between which bounds this part of the answers lies.
-        The bounds follow what was measured as rows were learned.
+        The part of the answers, in (0, 1), that is to lie between the bounds of
+        ``predict_interval``. The bounds follow the errors that were measured while learning.
 
     Attributes
     ----------
     model_ : Learner
         The model that learns.
     state_ : pytree
-        What it has learned.
+        The state of the model after all rows so far.
     n_features_in_ : int
         The number of columns.
     feature_names_in_ : ndarray of str
-        Their names, where X had some.
+        The names of the columns, if X had names.
 
     Examples
     --------
@@ -72,61 +73,66 @@ class OnlineRegressor(RegressorMixin, BaseEstimator):
     def __init__(
         self,
         model: Learner | str | None = None,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         intervals: float | None = None,
     ):
         self.model = model
         self.random_state = random_state
         self.intervals = intervals
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OnlineRegressor:
-        """Learn the rows of X, (n, r), and y, (n,), from the beginning."""
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> OnlineRegressor:
+        """Learn the rows of X, (n, r), and y, (n,), starting from the first state."""
         return self._learn(X, y, sample_weight, anew=True)
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> OnlineRegressor:
-        """Learn more rows."""
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> OnlineRegressor:
+        """Learn more rows of X, (n, r), and y, (n,)."""
         return self._learn(X, y, sample_weight, anew=not hasattr(self, "feed_"))
 
-    def predict(self, X: Any) -> np.ndarray:
-        """The estimates for the rows of X, (n, r)."""
-        X = self._checked(X)
-        return self.feed_.predict_many(X).astype(np.float64)
+    def predict(self, X: ArrayLike) -> np.ndarray:
+        """Return the estimates (n,) for the rows of X, (n, r)."""
+        return self._estimates(X)[:, 0]
 
     @available_if(_has_intervals)
-    def predict_interval(self, X: Any) -> np.ndarray:
-        """The bounds for the rows of X, (n, r): (n, 2), the lower ones first."""
-        X = self._checked(X)
-        return self.feed_.interval_many(X).astype(np.float64)
+    def predict_interval(self, X: ArrayLike) -> np.ndarray:
+        """Return the lower and upper bounds (n, 2) for the rows of X, (n, r)."""
+        return self._estimates(X)[:, 1:]
 
     @property
     def state_(self) -> State:
-        """What the model has learned."""
+        """The state of the model after all rows so far."""
         check_is_fitted(self, "feed_")
         return self.feed_.state
 
-    def _learn(self, X: Any, y: Any, sample_weight: Any, *, anew: bool) -> OnlineRegressor:
+    def _learn(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, anew: bool
+    ) -> OnlineRegressor:
         model = catalogue.resolve(self.model, intervals=self.intervals) if anew else self.model_
-        X, y = validate_data(self, X, y, reset=anew, y_numeric=True, **self._taken(model))
-        weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        X, y = self._checked(model, X=X, y=y, y_numeric=True, reset=anew)
+        weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         if anew:
-            drawn = model.needs_key or self.random_state is not None
-            seed = check_random_state(self.random_state).randint(2**31 - 1)
-            key = jax.random.key(seed) if drawn else None
-            self.model_, self.feed_ = model, Feed(model, X.shape[1], key)
-        self.feed_.learn_many(X, y, weight)
+            key = None
+            if model.needs_key or self.random_state is not None:
+                key = jax.random.key(check_random_state(self.random_state).randint(2**31 - 1))
+            self.model_, self.feed_ = model, Feed(model, np.shape(X)[1], key)
+        self.feed_.learn_many(X, y, weights)
         return self
 
-    def _checked(self, X: Any) -> Any:
-        """X, of a regressor that has learned, as numbers."""
+    def _estimates(self, X: ArrayLike) -> np.ndarray:
+        """Return estimates and bounds, (n, 1) or (n, 3), for the rows of X."""
         check_is_fitted(self)
-        return validate_data(self, X, reset=False, **self._taken(self.model_))
+        X = self._checked(self.model_, X=X, reset=False)
+        return self.feed_.predict_many(X).astype(np.float64)
 
-    def __sklearn_tags__(self) -> Any:
+    def _checked(self, model: Learner, **arguments: Any) -> Any:
+        """Return X, or X and y, as arrays that the model can take."""
+        finite = "allow-nan" if model.takes_missing else True
+        return validate_data(self, dtype=np.float64, ensure_all_finite=finite, **arguments)
+
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = catalogue.resolve(self.model).takes_missing
         return tags
-
-    @staticmethod
-    def _taken(model: Learner) -> dict[str, Any]:
-        finite = "allow-nan" if model.takes_missing else True
-        return {"dtype": np.float64, "ensure_all_finite": finite}

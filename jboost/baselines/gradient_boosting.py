@@ -21,6 +21,8 @@ learner back that has left the range. So scale the targets (``ScaleTarget``), or
 them.
 """
 
+from __future__ import annotations
+
 import abc
 from typing import ClassVar, NamedTuple
 
@@ -75,6 +77,7 @@ class GradientChain(Wrapper):
     learner: Learner
     m: int
     bound: Number
+    feed: str = "gradient"
 
     per_learner: ClassVar[tuple[str, ...]] = ("learner",)
 
@@ -90,17 +93,6 @@ class GradientChain(Wrapper):
     @abc.abstractmethod
     def steps(self, state: ChainState, dtype: DTypeLike) -> tuple[Array, Array]:
         """Return a and η of each copy, (m,)."""
-
-    def target(self, h: Array, g: Array, L: Array) -> Array:
-        """Return the target of each copy."""
-        return h - g / L
-
-    def shrinking_after(
-        self, shrinking: Shrinking | None, slope: Array, lam: Array, L: Array
-    ) -> Shrinking | None:
-        """Return what is learned besides the copies; ``slope`` is g yⁱ⁻¹ of each copy."""
-        del slope, lam, L
-        return shrinking
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> ChainState:
         def start(learner: Learner, key: Key) -> State:
@@ -123,10 +115,13 @@ class GradientChain(Wrapper):
             def learn(learner: Learner, state: State, target: Array, key: Key) -> State:
                 return learner.learn(state, once_only.replace(key=key).with_target(target))
 
-            targets = self.target(h, g, L)
+            targets = h - g / L if self.feed == "gradient" else -g / 2
             learners = copies.each(learn, self.learner, self.m, state.learners, targets, keys)
-            shrinking = self.shrinking_after(state.shrinking, g * before, once_only.weight, L)
-            return ChainState(learners, once_only.keep(shrinking, state.shrinking))
+            shrinking = state.shrinking
+            if shrinking is not None:
+                new = self._shrinking_after(shrinking, g * before, once_only.weight)
+                shrinking = once_only.keep(new, shrinking)
+            return ChainState(learners, shrinking)
 
         return sample.repeat(once, state, guard=False)
 
@@ -148,6 +143,12 @@ class GradientChain(Wrapper):
         last, before = jax.lax.scan(link, jnp.zeros((), h.dtype), (*steps, h))
         return h, before, last
 
+    def _shrinking_after(self, shrinking: Shrinking, slope: Array, lam: Array) -> Shrinking:
+        """Return σ and t after a sample; ``slope`` is g yⁱ⁻¹ of each copy."""
+        D, t = jnp.asarray(self.bound, slope.dtype), shrinking.t.add(lam)
+        alpha = lam / (4 * D * D * jnp.sqrt(jnp.where(t.total > 0, t.total, 1)))
+        return Shrinking(jnp.clip(shrinking.sigma + alpha * slope, 0, 1), t)
+
     def _keys(self, key: Key) -> Array | None:
         return draws.keys(key, jnp.arange(self.m, dtype=jnp.uint32)) if self.needs_key else None
 
@@ -164,9 +165,9 @@ class SpanBoosting(GradientChain):
 
     Mean squared errors with 20 Newton copies and with one alone, both clipped to the range
     (``experiments/bench/baselines.py``): puma8nh .1298 to .1361, mv .0255 to .0316, compactiv
-    .0330 to .0331; worse under drift, california .0597 to .0452. The gain comes from the clipping,
-    which makes a sum of linear learners non-linear: on the first three sets, without any clipping,
-    20 copies were no better than one.
+    .0330 to .0331; worse under drift, california .0597 to .0452. The gain comes from the clipping, which
+    makes a sum of linear learners non-linear: on the first three sets, without any clipping, 20
+    copies were no better than one.
 
     Args:
       learner: the learner; its floats may hold one value per copy.
@@ -209,18 +210,6 @@ class SpanBoosting(GradientChain):
         assert state.shrinking is not None and self.shrinkage is not None
         eta = jnp.asarray(self.shrinkage, dtype)
         return state.shrinking.sigma * eta, jnp.broadcast_to(eta, (self.m,))
-
-    def target(self, h: Array, g: Array, L: Array) -> Array:
-        return h - g / L if self.feed == "gradient" else -g / 2
-
-    def shrinking_after(
-        self, shrinking: Shrinking | None, slope: Array, lam: Array, L: Array
-    ) -> Shrinking:
-        assert shrinking is not None
-        t = shrinking.t.add(lam)
-        D = jnp.asarray(self.bound, L.dtype)
-        alpha = lam / (L * D * jnp.sqrt(jnp.where(t.total > 0, t.total, 1)))
-        return Shrinking(jnp.clip(shrinking.sigma + alpha * slope, 0, 1), t)
 
 
 @model

@@ -6,6 +6,8 @@ spends λ, δ and Λ are recorded, and the combiner learns z. A booster is a Lea
 boosted, mixed, piped and swept like any other.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
@@ -50,20 +52,13 @@ class BoostedState(NamedTuple):
 
 
 class Spending(NamedTuple):
-    """How a booster spends one sample, before anything is learned from it.
+    """How a booster spends one sample, before anything is learned from it."""
 
-    y: the estimate of each learner, (m,).
-    lam: the importance λ of the sample to each learner, (m,).
-    emphasis: the record of δ and Λ, this sample included.
-    weight: the weight that the mode makes of λ, (m,), or one number for all learners.
-    repeats: the repeats that the mode makes of λ, (m,), or one number for all learners.
-    """
-
-    y: Array
-    lam: Array
-    emphasis: EmphasisState
-    weight: ArrayLike
-    repeats: ArrayLike
+    y: Array  # (m,) the estimate of each learner
+    lam: Array  # (m,) the importance λ of the sample to each learner
+    emphasis: EmphasisState  # the record of δ and Λ, this sample included
+    weight: ArrayLike  # (m,), or a number for all learners: the weight that the mode makes of λ
+    repeats: ArrayLike  # (m,), or a number for all learners: the repeats that the mode makes of λ
 
 
 @model
@@ -175,7 +170,10 @@ class Boosted(Learner):
             emphasis=jax.tree.map(
                 lambda new, old: jnp.where(sample.good, new, old), spending.emphasis, state.emphasis
             ),
-            combiner=self.combiner.learn(state.combiner, for_combiner.with_input(spending.y)),
+            combiner=self.combiner.learn(
+                state.combiner,
+                for_combiner.with_input(spending.y, self.combiner.takes_missing),
+            ),
         )
 
     def _spend(self, state: BoostedState, sample: Sample) -> Spending:
@@ -189,22 +187,23 @@ class Boosted(Learner):
         return Spending(y, lam, emphasis, *self.mode.spend(lam, uniform))
 
     def _learners_after(
-        self, state: BoostedState, sample: Sample, lam: ArrayLike, key: Key
+        self, state: BoostedState, sample: Sample, weight: ArrayLike, key: Key
     ) -> tuple[State, ...]:
-        """Return the learners' states; λ and ``sample.repeats`` are for all learners, or (m,)."""
+        """Return the states of the learners; weight and ``sample.repeats`` are numbers, or (m,)."""
 
         def learn(
             learner: Learner, state: State, lam: Array | None, n: Array | None, key: Key
         ) -> State:
-            weight = sample.weight if lam is None else sample.weight * lam
+            lam = jnp.asarray(weight, sample.weight.dtype) if lam is None else lam
             repeats = sample.repeats if n is None else n
-            return learner.learn(state, sample.replace(weight=weight, repeats=repeats, key=key))
+            sample_k = sample.replace(weight=sample.weight * lam, repeats=repeats, key=key)
+            return learner.learn(state, sample_k)
 
         groups = zip(
             self.groups,
             self.sizes,
             state.learners,
-            self._split(lam),
+            self._split(weight),
             self._split(sample.repeats),
             self._split(self._keys(key)),
             strict=True,
@@ -221,17 +220,10 @@ class Boosted(Learner):
         return copies.each(f, learner, size, *rows)
 
     def _each_that_learns(
-        self,
-        f: Callable[..., State],
-        learner: Learner,
-        size: int,
-        states: State,
-        lam: Array | None,
-        repeats: Array | None,
-        keys: Array | None,
+        self, f: Callable[..., State], learner: Learner, size: int, *rows: State
     ) -> State:
         """Return f(learner, state, λ, n, key) for every copy: the states after an update."""
-        return self._each(f, learner, size, states, lam, repeats, keys)
+        return self._each(f, learner, size, *rows)
 
     def _split(self, rows: ArrayLike | None) -> list[Array | None]:
         """Return the rows of each group; None where there is not one row per learner."""

@@ -6,6 +6,7 @@ every value.
 """
 
 import abc
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
@@ -20,10 +21,7 @@ LARGEST_POISSON = 12
 class Mode(abc.ABC):
     """Base class of the modes. Subclasses are decorated with :func:`jboost.model`."""
 
-    @property
-    def needs_key(self) -> bool:
-        """Whether ``spend`` looks at the uniform draws."""
-        return False
+    needs_key: ClassVar[bool] = False  # whether `spend` looks at the uniform draws
 
     @property
     def most_repeats(self) -> int | None:
@@ -84,9 +82,7 @@ class RandomUpdate(Mode):
     [True, False]
     """
 
-    @property
-    def needs_key(self) -> bool:
-        return True
+    needs_key: ClassVar[bool] = True
 
     @property
     def most_repeats(self) -> int:
@@ -107,9 +103,7 @@ class PoissonReuse(Mode):
     [0, 4]
     """
 
-    @property
-    def needs_key(self) -> bool:
-        return True
+    needs_key: ClassVar[bool] = True
 
     @property
     def most_repeats(self) -> int:

@@ -3,7 +3,6 @@
 from functools import partial
 from typing import ClassVar
 
-import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -11,7 +10,7 @@ from jboost.combiners.mean import from_mean
 from jboost.core import DType, Key, Learner, Sample, checks, model
 from jboost.core.learner import instance
 from jboost.core.numerics import known, real
-from jboost.transforms.scale import Scale, Seen
+from jboost.transforms.scale import Scale, Units
 from jboost.transforms.target import ScaledState
 
 
@@ -65,7 +64,7 @@ class ScaleAlike(Learner):
 
     def predict(self, state: ScaledState, x: ArrayLike) -> Array:
         y = self.combiner.predict(state.learner, self._scaled(state.scale, x))
-        return self.scale.undo(state.scale, y[None])[0]
+        return self.scale.unscaled(state.scale, y[None])[0]
 
     def learn(self, state: ScaledState, sample: Sample) -> ScaledState:
         scale = self.scale.after(state.scale, sample.d[None])
@@ -75,7 +74,7 @@ class ScaleAlike(Learner):
             sample.keep(scale, state.scale), self.combiner.learn(state.learner, scaled)
         )
 
-    def _scaled(self, scale: Seen, values: ArrayLike) -> Array:
+    def _scaled(self, scale: Units, values: ArrayLike) -> Array:
         """Return values in the units of the target's past."""
         values = real(values)
-        return scale.place(known(values, values.dtype), jnp.asarray(self.scale.clip, values.dtype))
+        return self.scale.scaled(scale, known(values, values.dtype))

@@ -39,9 +39,9 @@ class GaussNewton(Learner):
     Mean squared errors on the first 8,192 rows of the paper's sets, unscaled, inside ``Scale`` and
     ``ScaleTarget`` (``experiments/bench/nonlinear.py``). The three numbers of a set are for this
     learner with its defaults (the mean over four keys), for 300 random features of length scale 5
-    under Newton, and for a linear Newton: kin8nm .026 .039 .082, puma8nh .076 .085 .136, compactiv .0051
-    .0115 .0117, california .039 .058 .073, protein .221 .218 .244, mv .0019 .0018 .041, ypmsd .056
-    .076 .058; on onp all three have .0009. The units of ``Scale`` still move in the first samples,
+    under Newton, and for a linear Newton: kin8nm .026 .039 .082, puma8nh .076 .085 .136, compactiv
+    .0051 .0115 .0117, california .039 .058 .073, protein .221 .218 .244, mv .0019 .0018 .041, ypmsd
+    .056 .076 .058; on onp all three have .0009. The units of ``Scale`` still move in the first samples,
     which disturbs the start of a network: on the Duffing map the error is .035 behind ``Scale`` and
     .005 without it.
 

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -89,8 +88,9 @@ class Function(Network):
             raise TypeError(
                 f"apply must be a function apply(params, x) -> scalar; got {self.function!r:.100}"
             )
-        if not callable(self.start):
-            checks.assign(self, start=_Parameters(self.start))
+        if not callable(self.start):  # a function can be compared, as a static field must be
+            params = self.start
+            checks.assign(self, start=lambda: params)
         if _required(self.start) > 2:
             raise TypeError(
                 "init_params must be a function of (key, num_features) or of (key), or the params "
@@ -114,20 +114,7 @@ class Function(Network):
         return y.reshape(())
 
 
-class _Parameters:
-    """A function without arguments that returns parameters.
-
-    Arrays cannot be compared as the static field of a model must be; this object can.
-    """
-
-    def __init__(self, params: Params) -> None:
-        self.params = params
-
-    def __call__(self) -> Params:
-        return self.params
-
-
-def _required(function: Callable[..., Any]) -> int:
+def _required(function: Callable[..., object]) -> int:
     """Return how many positional arguments a function needs; those with a default do not count."""
     try:
         parameters = inspect.signature(function).parameters.values()

@@ -1,11 +1,11 @@
 """Newton's method on a linear model: weighted recursive least squares, O(r²) a step.
 
-| letter | name         | meaning                                            |
-|--------|--------------|----------------------------------------------------|
-| β      | `forgetting` | forgetting factor                                  |
-| v      | `ridge`      | P₀ = I/v                                           |
-| λ      | `weight`     | importance of the sample                           |
-| P      |              | inverse Hessian R⁻¹, kept as a square root: P = TᵀT |
+| letter | name         | meaning                                              |
+|--------|--------------|------------------------------------------------------|
+| β      | `forgetting` | forgetting factor                                    |
+| v      | `ridge`      | P₀ = I/v                                             |
+| λ      | `weight`     | importance of the sample                             |
+| P      |              | inverse Hessian R⁻¹, by default stored as T: P = TᵀT |
 """
 
 from typing import NamedTuple
@@ -108,8 +108,7 @@ class LeastSquares(Learner):
         beta, n = geometric(one_minus_beta, repeats, sample.most_repeats)
         if self.max_variance is not None:
             beta = jnp.maximum(beta, LEAST_MEMORY ** (1 / w.shape[0]))
-        learned = good if isinstance(repeats, int) else good & jnp.asarray(repeats).astype(bool)
-
+        learned = good & jnp.asarray(repeats).astype(bool)
         turn = jnp.where(learned, (state.turn + 1) % w.shape[0], state.turn)
         update = sample.x, sample.d, lam * n, beta, learned
         if isinstance(state, RootState):

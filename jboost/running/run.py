@@ -205,9 +205,9 @@ def _refuse_bad(model: Learner, xs: Array, ds: Array) -> None:
     """Name the first row that would be skipped."""
     if checks.is_traced(xs) or checks.is_traced(ds):
         return
-    good = np.asarray(_good(model, xs, ds)).reshape(len(xs), -1).all(axis=1)
-    if not good.all():
-        raise bad_rows(xs, ds, ~good)
+    bad = ~np.asarray(_good(model, xs, ds))
+    if bad.any():
+        raise bad_rows(xs, ds, np.asarray(bad.reshape(len(xs), -1).any(axis=1)))
 
 
 @jax.jit

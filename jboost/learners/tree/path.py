@@ -1,7 +1,7 @@
 """The nodes that an input passes on its way through a tree, and what they estimate.
 
-The letters are those of :class:`jboost.PiecewiseLinear`. A path has depth + 2 nodes: node 0 above
-the root, the root, and one node of each deeper level, whether the tree has grown that far or not.
+The letters are those of :class:`jboost.PiecewiseLinear`. A path consists of node 0 above the root,
+the root, and a node of each deeper level, whether the tree has grown that far or not.
 """
 
 from typing import NamedTuple
@@ -19,33 +19,19 @@ REACH = 3.0  # standard deviations of the parent's error; a child corrects by no
 
 
 class Path(NamedTuple):
-    """The path of one input, with a row for each of its nodes.
+    """The path of one input: arrays with a row for each of its depth + 2 nodes."""
 
-    nodes: the numbers of the nodes.
-    grown: whether the tree has grown that far.
-    inputs: what the learners learn from, (depth + 2, r + 1); the last column is 1.
-    reduced: what they estimate from: the inputs, of which only the shares t are taken.
-    effects: what each input adds to the estimate of its learner if it is taken whole,
-      (depth + 2, r).
-    learners: the states of the learners.
-    f: the estimates of the nodes alone, f_0 … f_(depth+1).
-    g: the estimates of the nodes mixed with their subtrees, g_1 … g_(depth+1).
-    estimate: g_0, the estimate of the tree.
-    w: the shares of the subtrees, w_0 … w_depth.
-    limit: the largest correction that a child may make, for the nodes 0 … depth.
-    """
-
-    nodes: Array
-    grown: Array
-    inputs: Array
-    reduced: Array
-    effects: Array
-    learners: State
-    f: Array
-    g: Array
-    estimate: Array
-    w: Array
-    limit: Array
+    nodes: Array  # the numbers of the nodes
+    grown: Array  # whether the tree has grown that far
+    inputs: Array  # (…, r + 1) what the learners learn from; the last column is 1
+    reduced: Array  # (…, r + 1) what they estimate from: inputs of which the shares t are taken
+    effects: Array  # (…, r) what each input adds to the estimate of its learner if taken whole
+    learners: State  # the states of the learners
+    f: Array  # f_0 … f_(depth+1), the estimates of the nodes alone
+    g: Array  # g_1 … g_(depth+1), the estimates of the nodes mixed with their subtrees
+    estimate: Array  # g_0, the estimate of the tree
+    w: Array  # w_0 … w_depth, the shares of the subtrees
+    limit: Array  # the largest correction that a child of the nodes 0 … depth may make
 
 
 def nodes_of(state: TreeState, x: Array) -> tuple[Array, Array]:
@@ -79,19 +65,9 @@ def follow(state: TreeState, learner: Learner, x: Array) -> Path:
     for k in reversed(range(len(above))):
         g.append(estimate)
         estimate = f[k] + w[k] * (estimate - f[k])
-    return Path(
-        nodes=nodes,
-        grown=grown,
-        inputs=inputs,
-        reduced=reduced,
-        effects=slopes[:, :-1] * known(deviations, dtype),
-        learners=learners,
-        f=f,
-        g=jnp.stack(g[::-1]),
-        estimate=estimate,
-        w=w,
-        limit=limit,
-    )
+    g = jnp.stack(g[::-1])
+    effects = slopes[:, :-1] * known(deviations, dtype)
+    return Path(nodes, grown, inputs, reduced, effects, learners, f, g, estimate, w, limit)
 
 
 def _inputs(state: TreeState, nodes: Array, x: Array) -> tuple[Array, Array, Array]:

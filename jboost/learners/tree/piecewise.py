@@ -1,15 +1,7 @@
 """A learner whose estimate is piecewise linear: a tree of regions with a learner in each.
 
-| letter | name           | meaning                                                           |
-|--------|----------------|-------------------------------------------------------------------|
-| f_k    | `Path.f`       | the estimate of the k-th node on the path of x alone              |
-| g_k    | `Path.g`       | the estimate of the k-th node mixed with that of its subtree      |
-| w_k    | `Path.w`       | the share of the subtree, by its odds                             |
-| t      | `Path.reduced` | the shares of a learner's inputs, by their odds                   |
-| n      | `mass`         | the weight of the samples that a node has learned                 |
-| ε      | `error`        | the mean absolute error of f_k; σ_k = 1.25 ε is the deviation     |
-
-The path of x starts with node 0, which stands above the root and whose slopes are kept small.
+`TreeState` and `Path` document the names of the letters in the docstring of the model. The standard
+deviation σ_k of a node's error is √(π/2) times its mean absolute error.
 """
 
 import math

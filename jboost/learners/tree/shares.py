@@ -11,7 +11,7 @@ from jax import Array
 LOWEST, HIGHEST = -3.0, 10.0  # bounds of odds, so that they can turn; the lowest share is 5 %
 LARGEST_GAIN = 2.0  # nats by which one sample changes odds at most: an outlier decides nothing
 START = -1.0  # the odds of an input at the start: about three inputs in four do not matter
-LARGEST_ERROR = 1e6  # standard deviations; the square of a larger one would overflow
+LARGEST = 1e6  # standard deviations at which errors are clipped, so that no square overflows
 
 
 def gain(without: Array, with_it: Array, unit: Array) -> Array:
@@ -21,7 +21,7 @@ def gain(without: Array, with_it: Array, unit: Array) -> Array:
     deviation of the errors.
     """
     # Clipped before they are subtracted: ∞ − ∞ would be NaN.
-    a, b = (jnp.clip(e * unit, -LARGEST_ERROR, LARGEST_ERROR) for e in (without, with_it))
+    a, b = (jnp.clip(e * unit, -LARGEST, LARGEST) for e in (without, with_it))
     return jnp.clip((a * a - b * b) / 2, -LARGEST_GAIN, LARGEST_GAIN)
 
 

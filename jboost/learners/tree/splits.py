@@ -59,20 +59,13 @@ class Search(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The best cut of a region, and the units of the inputs of the two regions it makes.
+    """The best cut of a region, and the units of the inputs of the two regions it makes."""
 
-    evidence: how many nats the cut gains beyond what chance would.
-    number: the number of the cut: its input times C, plus its number among the cuts of that input.
-    threshold: where the cut is.
-    centre: what the new regions subtract from their inputs, (r,).
-    scale: what they multiply them by afterwards, (r,).
-    """
-
-    evidence: Array
-    number: Array
-    threshold: Array
-    centre: Array
-    scale: Array
+    evidence: Array  # the nats that the cut gains beyond what chance would
+    number: Array  # its input times C, plus its number among the cuts of that input
+    threshold: Array  # where it is
+    centre: Array  # (r,) what the new regions subtract from their inputs
+    scale: Array  # (r,) what they multiply them by afterwards
 
 
 def start(num_features: int, num_cuts: int, dtype: DTypeLike) -> Search:
