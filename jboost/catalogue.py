@@ -5,6 +5,7 @@ The defaults are meant for standardised numbers, as :func:`wrapped` lets a model
 
 import difflib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from jboost.automatic import SIZES, auto
@@ -28,14 +29,12 @@ class Setting(NamedTuple):
     def read(self, name: str, value: Any) -> float | int:
         """Return a value, which may be text, as a number of the setting's kind."""
         kind = type(self.default)
-        try:
+        with suppress(TypeError, ValueError, OverflowError):
             number = kind(value)
-            if isinstance(value, float) and number != value:  # int(2.5) is 2
-                raise ValueError
-            return number
-        except (TypeError, ValueError, OverflowError):
-            requirement = "a whole number" if kind is int else "a number"
-            raise ValueError(f"{name} must be {requirement}; got {value!r}") from None
+            if not isinstance(value, float) or number == value:  # int(2.5) is 2
+                return number
+        requirement = "a whole number" if kind is int else "a number"
+        raise ValueError(f"{name} must be {requirement}; got {value!r}")
 
 
 class NamedModel(NamedTuple):
@@ -101,11 +100,11 @@ def resolve(model: Learner | str | None, *, intervals: float | None = None) -> L
 
 def check_name(name: str) -> str:
     """Return the name if a model has it; the error otherwise suggests the nearest name."""
-    if name not in CATALOGUE:
-        near = difflib.get_close_matches(name, CATALOGUE, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(CATALOGUE)}"
-        raise ValueError(f"there is no model {name!r}{hint}")
-    return name
+    if name in CATALOGUE:
+        return name
+    near = difflib.get_close_matches(name, CATALOGUE, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(CATALOGUE)}"
+    raise ValueError(f"there is no model {name!r}; {hint}")
 
 
 def named(name: str, settings: Mapping[str, Any] | None = None, *, impute: bool = True) -> Learner:

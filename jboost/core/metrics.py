@@ -1,19 +1,8 @@
 """Metrics of a stream of predictions: over all samples so far, over a window, or fading.
 
-Samples whose target is not usable do not count. A metric sums a few terms of every sample:
-
-| metric       | value                                                                            |
-|--------------|----------------------------------------------------------------------------------|
-| ``MSE``      | Σ e²/n, e = d − d̂                                                                |
-| ``RMSE``     | √(Σ e²/n)                                                                        |
-| ``MAE``      | Σ abs(e)/n                                                                       |
-| ``R2``       | 1 − Σ e²/Σ (d − d̄)², d̄ the mean of the same targets                              |
-| ``MASE``     | Σ abs(e_t)/Σ abs(d_t − d_{t−1}), over samples that have a target before them     |
-| ``Pinball``  | Σ max(q e, (q − 1) e)/n, for an estimate of the quantile q                       |
-| ``Coverage`` | the share of the targets in [low, high]                                          |
-
 ``fading=γ`` weights the terms of n samples ago by γⁿ; ``window=n`` counts the last n samples alone.
-Like a learner, a metric is a frozen pytree with a state, which pure functions pass along.
+Samples whose target is not usable do not count. In the formulas, d is a target, d̂ its estimate,
+e = d − d̂ and n the number of samples. Like a learner, a metric is a frozen pytree with a state.
 """
 
 from __future__ import annotations
@@ -126,7 +115,7 @@ class Metric:
 
 @model
 class MSE(Metric):
-    """The mean squared error.
+    """The mean squared error, Σ e²/n.
 
     >>> float(evaluate(MSE(), [1.0, 2.0, 0.0], [1.0, 4.0, float("nan")]))
     2.0
@@ -140,7 +129,7 @@ class MSE(Metric):
 
 @model
 class RMSE(MSE):
-    """The root of the mean squared error."""
+    """The root of the mean squared error, √(Σ e²/n)."""
 
     def _value(self, sums: Array) -> Array:
         mean = super()._value(sums)
@@ -150,7 +139,7 @@ class RMSE(MSE):
 
 @model
 class MAE(Metric):
-    """The mean absolute error."""
+    """The mean absolute error, Σ abs(e)/n."""
 
     def _loss(self, answer: Answer) -> Array:
         return jnp.abs(answer.d - answer.prediction)
@@ -158,7 +147,7 @@ class MAE(Metric):
 
 @model
 class Pinball(Metric):
-    """The mean of the loss that a quantile minimises: max(q e, (q − 1) e), e = d − d̂.
+    """The mean of the loss that a quantile minimises: Σ max(q e, (q − 1) e)/n.
 
     Args:
       q: the quantile that is predicted, in (0, 1).
@@ -197,7 +186,7 @@ class Coverage(Metric):
 class MASE(Metric):
     """The absolute error over that of predicting the last target again; below 1 is better.
 
-    The first sample has no target before it to compare with, and does not count.
+    Σ abs(e_t)/Σ abs(d_t − d_{t−1}), over samples that have a target before them.
 
     >>> float(evaluate(MASE(), [0.0, 1.5, 2.5], [1.0, 2.0, 3.0]))
     0.5

@@ -12,7 +12,7 @@ def stationary(key: Array, T: int, *, correlation: float = 0.5) -> tuple[Array, 
     """Draw the paper's stationary stream: d = x₁ + x₂ + 1 + ν, x = [x₁ x₂ 1], var ν = 0.01.
 
     (x₁, x₂) is jointly Gaussian, then each is scaled to [0, 1] by its range over the whole stream.
-    The paper does not give their correlation; ``correlation`` in (−1, 1) is our choice.
+    The paper does not give their correlation, in (−1, 1).
 
     >>> xs, ds = stationary(jax.random.key(0), 1000)
     >>> xs.shape, ds.shape
