@@ -11,8 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import DType, Key, Learner, Network, Sample, checks, model, static
-from jboost.core.learner import required_key
-from jboost.core.network import Params
+from jboost.core.learner import Params, required_key
 from jboost.core.numerics import dtype_of, known, usable
 from jboost.learners.networks import Function
 

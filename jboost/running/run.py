@@ -11,10 +11,8 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import Key, Learner, State, checks
-from jboost.core.arrays import as_array, cast
-from jboost.core.errors import mean_squared_error
 from jboost.core.learner import instance, required_key
-from jboost.core.numerics import usable
+from jboost.core.numerics import as_array, cast, mean_squared_error, usable
 from jboost.core.step import Observe, Trace
 from jboost.core.template import mismatch, template
 from jboost.engine import fold

@@ -19,7 +19,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import Key, Learner, State
-from jboost.core.errors import mean_squared_error
+from jboost.core.numerics import mean_squared_error
 from jboost.core.step import Observe, Trace, over_time
 from jboost.core.template import template
 from jboost.engine.folds import plan_for, watched

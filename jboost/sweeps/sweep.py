@@ -17,7 +17,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import Learner, checks
-from jboost.core.arrays import as_array
+from jboost.core.numerics import as_array
 from jboost.core.progress import Progress
 from jboost.core.step import Observe
 from jboost.running.run import checked_key, checked_stream

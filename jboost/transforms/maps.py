@@ -12,9 +12,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import DType, Key, Number, Transform, checks, model, static
-from jboost.core.arrays import real
 from jboost.core.learner import required_key
-from jboost.core.numerics import dtype_of, known
+from jboost.core.numerics import dtype_of, known, real
 from jboost.core.products import matvec
 
 

@@ -19,7 +19,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import Key, Learner, checks
-from jboost.core.errors import mean_squared_error
+from jboost.core.numerics import mean_squared_error
 from jboost.core.step import Observe
 from jboost.running.run import checked_stream, run
 from jboost.settings import leaves
