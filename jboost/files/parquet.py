@@ -3,22 +3,15 @@
 import os
 from collections.abc import Iterator
 
+import numpy as np
+
 from jboost.checkpoints.atomic import PathLike
 from jboost.core import extras
-from jboost.files.columns import (
-    Columns,
-    DataError,
-    refuse_repeated,
-    refuse_too_many,
-    refuse_unknown,
-)
-from jboost.files.kinds import holds_text, refuse_other_kinds
-from jboost.files.reader import LONGEST_ROW, RawBlock, Reader, first_line, row_numbers
+from jboost.files.columns import Columns, DataError, RawBlock, refuse_repeated, refuse_too_many
+from jboost.files.kinds import holds_text, refuse_other_columns
+from jboost.files.reader import LONGEST_ROW, Reader, first_line, row_numbers
 
-# A block has at most so many rows, so many numbers and so many bytes.
-BLOCK_ROWS = 65_536
-BLOCK_NUMBERS = 2**23
-BLOCK_BYTES = 2**25
+BLOCK_ROWS, BLOCK_NUMBERS, BLOCK_BYTES = 65_536, 2**23, 2**25  # a block has at most as many
 SAMPLE_ROWS = 1000
 
 
@@ -27,8 +20,8 @@ class Parquet(Reader):
 
     def __init__(self, path: PathLike):
         self.label = os.fspath(path)
-        arrow = extras.need("pyarrow", "io").ArrowException
-        self._errors = (arrow, OSError, UnicodeDecodeError)
+        arrow_error = extras.need("pyarrow", "io").ArrowException
+        self._errors = (arrow_error, OSError, UnicodeDecodeError)
         parquet = extras.need("pyarrow.parquet", "io")
         try:
             schema = parquet.read_schema(path)
@@ -51,10 +44,8 @@ class Parquet(Reader):
         # The size of a row after decompression, as the file itself claims it.
         longest = max((g.total_byte_size // max(g.num_rows, 1) for g in groups), default=0)
         if longest > LONGEST_ROW:
-            raise DataError(
-                f"{self.label} has rows of {longest // 2**20:,} MB; at most "
-                f"{LONGEST_ROW // 2**20} are read"
-            )
+            sizes = f"{longest // 2**20:,} MB; at most {LONGEST_ROW // 2**20} are read"
+            raise DataError(f"{self.label} has rows of {sizes}")
         self._fitting_rows = BLOCK_BYTES // max(longest, 1)
 
     def sample(self) -> RawBlock:
@@ -62,15 +53,10 @@ class Parquet(Reader):
         return next(self._read(self._names, rows))
 
     def blocks(self, columns: Columns, position: int) -> Iterator[RawBlock]:
-        refuse_unknown(columns.kinds, self._names, self.label)
-        refuse_other_kinds(columns, self._file.schema_arrow, self.label)
-        skipped, start = (
-            0,
-            0,
-        )  # row groups that end before the position, and their rows
-        while skipped < len(self._group_rows) and start + self._group_rows[skipped] <= position:
-            start += self._group_rows[skipped]
-            skipped += 1
+        refuse_other_columns(columns, self._file.schema_arrow, self.label)
+        ends = np.cumsum(self._group_rows)
+        skipped = int(np.searchsorted(ends, position, side="right"))  # row groups before it
+        start = sum(self._group_rows[:skipped])
         rows = min(BLOCK_ROWS, BLOCK_NUMBERS // columns.width, self._fitting_rows)
         blocks = self._read([*columns.kinds], rows, skipped, start)
         return self.from_position(blocks, position, start)

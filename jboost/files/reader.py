@@ -1,48 +1,20 @@
 """The base class of the readers: each reads one kind of data, block by block, as Arrow tables."""
 
-from __future__ import annotations
-
 import abc
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
 
 from jboost.core import checks
-from jboost.files.columns import Columns, DataError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from jboost.files.columns import Columns, DataError, RawBlock
 
 LONGEST_ROW = 2**24  # bytes; a longer row is a sign of a damaged file
 
 
-class RawBlock(NamedTuple):
-    """A block of rows as they were read, before they become numbers.
-
-    table: the rows.
-    place_of: says, for an error, where a row of the table stands in the data.
-    """
-
-    table: pa.Table
-    place_of: Callable[[int], str]
-
-    def without(self, count: int) -> RawBlock:
-        """The block without its first ``count`` rows."""
-        if not count:
-            return self
-        return RawBlock(self.table.slice(count), lambda row: self.place_of(count + row))
-
-
 class Reader(abc.ABC):
-    """Reads data of one kind.
+    """Reads data of one kind."""
 
-    label: what errors call the data.
-    live: whether the data can only be read once, as they come: standard input.
-    decimal: the sign before decimals in a text; None for data that are no text.
-    """
-
-    label: str
-    live: bool = False
-    decimal: str | None = None
+    label: str  # what errors call the data
+    live: bool = False  # whether the data can only be read once, as they come: standard input
+    decimal: str | None = None  # the sign before decimals in a text; None for other data
 
     @abc.abstractmethod
     def sample(self) -> RawBlock:

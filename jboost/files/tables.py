@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jboost.core import extras
-from jboost.files.columns import Columns, DataError, refuse_unknown
-from jboost.files.kinds import NUMERIC, refuse_other_kinds
-from jboost.files.reader import RawBlock, Reader, first_line, row_numbers
+from jboost.files.columns import Columns, DataError, RawBlock, refuse_unknown
+from jboost.files.kinds import NUMERIC, refuse_other_columns
+from jboost.files.reader import Reader, first_line, row_numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,15 +26,11 @@ def is_table(value: object) -> bool:
 
 
 class Peeked:
-    """An iterable whose first items were looked at. An iterator can be gone through only once.
-
-    head: the first items.
-    """
+    """An iterable whose first items, ``head``, were looked at."""
 
     def __init__(self, items: Iterable[Any], count: int = 1):
-        self._items, self._rest = items, iter(items)
+        self._items, self._rest, self._spent = items, iter(items), False
         self.head = list(itertools.islice(self._rest, count))
-        self._spent = False
 
     def __iter__(self) -> Iterator[Any]:
         if self._rest is not self._items:
@@ -64,8 +60,7 @@ class Tables(Reader):
         for table in self._tables:
             for start in range(0, len(table), self._block):
                 arrow = self._arrow(table, start)
-                refuse_unknown(columns.kinds, arrow.schema.names, self.label)
-                refuse_other_kinds(columns, arrow.schema, self.label)
+                refuse_other_columns(columns, arrow.schema, self.label)
                 yield RawBlock(arrow, row_numbers(self.label, row))
                 row += arrow.num_rows
 
@@ -78,11 +73,7 @@ class Tables(Reader):
 
 
 class Rows(Reader):
-    """Reads rows: dicts, or sequences of one length.
-
-    The columns of dicts are the keys of the first rows; a row without one of the keys has a missing
-    value there.
-    """
+    """Reads rows: sequences of one length, or dicts, in which a missing key is a missing value."""
 
     label = "the stream"
 
