@@ -1,6 +1,6 @@
 """The columns of a table: which of them are inputs, what they hold, and the numbers they become.
 
-:mod:`.kinds` decides once what they hold. A checkpoint keeps the decision as JSON, so that a later
+:mod:`.reader` decides once what they hold. A checkpoint keeps the decision as JSON, so that a later
 table is matched by the names of its columns, whatever their order.
 
 | kind    | the column holds           | it becomes                                               |
@@ -35,7 +35,8 @@ BUCKETS = 16  # of a hashed column: with 5 texts, each has a bucket for itself a
 MOST_COLUMNS = 16_384  # of a table; a file that claims more is more likely damaged than that wide
 MOST_INPUTS = MOST_COLUMNS * BUCKETS  # columns of x: as many as that table has if all are hashed
 
-KINDS = ("number", "boolean", "hashed", "ordinal")
+NUMERIC = ("number", "boolean")
+KINDS = (*NUMERIC, "hashed", "ordinal")
 
 
 class DataError(ValueError):
@@ -161,17 +162,13 @@ def refuse_unknown(names: Iterable[str], available: Sequence[str], label: str) -
         raise DataError(f"{label} has no column {name!r}; {hint}")
 
 
-def refuse_repeated(names: Sequence[str], label: str) -> None:
-    """Refuse two columns of one name: columns are told apart by their names."""
+def refuse_names(names: Sequence[str], label: str) -> None:
+    """Refuse more columns than are read, and two columns of one name."""
+    if len(names) > MOST_COLUMNS:
+        raise DataError(f"{label} has {len(names):,} columns; at most {MOST_COLUMNS:,} are read")
     for name, times in collections.Counter(names).most_common(1):
         if times > 1:
             raise DataError(f"{label} has two columns called {name!r}")
-
-
-def refuse_too_many(count: int, label: str) -> None:
-    """Refuse a table with more columns than are read."""
-    if count > MOST_COLUMNS:
-        raise DataError(f"{label} has {count:,} columns; at most {MOST_COLUMNS:,} are read")
 
 
 def bucket(name: str, text: str, buckets: int) -> int:
@@ -210,7 +207,7 @@ def _fill(x: np.ndarray, column: Column, block: RawBlock) -> None:
     """Fill x, the columns that a column of the block becomes."""
     pa = extras.need("pyarrow", "io")
     values = block.table.column(column.name)
-    if column.kind in ("number", "boolean"):
+    if column.kind in NUMERIC:
         if pa.types.is_boolean(values.type):
             values = values.cast(pa.uint8())
         x[:, 0] = values.cast(pa.float64(), safe=False).to_numpy()

@@ -16,17 +16,16 @@ from typing import NamedTuple, NoReturn
 
 from jboost.checkpoints.atomic import PathLike
 from jboost.core import extras
+from jboost.files import reader
 from jboost.files.columns import (
     MOST_COLUMNS,
     Columns,
     DataError,
     RawBlock,
-    refuse_repeated,
-    refuse_too_many,
+    refuse_names,
     refuse_unknown,
 )
-from jboost.files.kinds import advice, is_number
-from jboost.files.reader import LONGEST_ROW, Reader, first_line, refuse_short
+from jboost.files.reader import LONGEST_ROW, Reader, first_line, is_number
 
 BLOCK_BYTES = 2**22  # of text, parsed at once
 # Smaller blocks are parsed without threads, which would be no faster and keep a megabyte or two of
@@ -118,7 +117,7 @@ class Delimited(Reader):
             if end > position:  # rows before the position are counted and not parsed
                 yield self._parsed(lines, columns.kinds).without(max(position - row, 0))
             row = end
-        refuse_short(self.label, row, position)
+        reader.refuse_short(self.label, row, position)
 
     def _below_header(self) -> Generator[_Lines]:
         """The blocks of lines that have rows. The first line of all sets the names of columns."""
@@ -191,9 +190,7 @@ class Delimited(Reader):
 
     def _names(self, line: bytes) -> list[str]:
         """The names of the columns, from the first line."""
-        text, where = self._decoded(line, 1), f"{self.label}, line 1"
-        refuse_too_many(text.count(self._delimiter) + 1, where)  # to split them takes much memory
-        fields = self._fields(text, where)
+        where, fields = f"{self.label}, line 1", self._fields(line, 1)
         if not self._header:
             return [str(i) for i in range(1, len(fields) + 1)]
         names = [field.strip() or str(i) for i, field in enumerate(fields, start=1)]
@@ -201,39 +198,49 @@ class Delimited(Reader):
             raise DataError(f"{where} holds numbers where names are wanted; is there no header?")
         for delimiter, called in DELIMITERS.items():
             if len(names) == 1 and delimiter in names[0]:
-                raise DataError(f"{where} has one column, {text!r:.60}; is {called} the delimiter?")
-        refuse_repeated(names, where)
+                raise DataError(
+                    f"{where} has one column, {names[0]!r:.60}; is {called} the delimiter?"
+                )
+        refuse_names(names, where)
         return names
 
-    def _fields(self, text: str, where: str) -> list[str]:
+    def _fields(self, line: bytes, number: int) -> list[str]:
+        """The fields of a line, as many as there are columns."""
+        text, where = self._decoded(line, number), f"{self.label}, line {number}"
         if "\r" in text:
             raise DataError(f"{where} has a carriage return within it; end lines with line feeds")
-        try:
-            return next(csv.reader([text], delimiter=self._delimiter), [])
-        except csv.Error as error:
-            raise DataError(f"{where}: {error}") from None
+        count, fields = text.count(self._delimiter) + 1, []
+        if count <= MOST_COLUMNS:  # to split more would take much memory
+            try:
+                fields = next(csv.reader([text], delimiter=self._delimiter), [])
+            except csv.Error as error:
+                raise DataError(f"{where}: {error}") from None
+            count = len(fields)
+        if self.names and count != len(self.names):
+            expected = f"{'the header' if self._header else 'line 1'} has {len(self.names)}"
+            raise DataError(f"{where} has {count:,} fields where {expected}")
+        if count > MOST_COLUMNS:
+            raise DataError(f"{where} has {count:,} columns; at most {MOST_COLUMNS:,} are read")
+        return fields
 
     def _parsed(self, lines: _Lines, kinds: Mapping[str, str]) -> RawBlock:
         """The columns of these kinds; without kinds all columns, of the types they look like."""
         pa, arrow_csv = extras.need("pyarrow", "io"), extras.need("pyarrow.csv", "io")
         types = {"number": pa.float64(), "boolean": pa.bool_()}
+        threads = not self.live and len(lines.text) >= THREADED_BYTES
+        read = arrow_csv.ReadOptions(
+            column_names=self.names, block_size=len(lines.text) + 1, use_threads=threads
+        )
+        convert = arrow_csv.ConvertOptions(
+            column_types={name: types.get(kind, pa.string()) for name, kind in kinds.items()},
+            include_columns=[*kinds],
+            null_values=MISSING,
+            strings_can_be_null=True,
+            decimal_point=self.decimal,
+        )
+        parse = arrow_csv.ParseOptions(delimiter=self._delimiter)
         try:
-            table = arrow_csv.read_csv(
-                pa.BufferReader(lines.text),
-                read_options=arrow_csv.ReadOptions(
-                    column_names=self.names,
-                    block_size=len(lines.text) + 1,
-                    use_threads=not self.live and len(lines.text) >= THREADED_BYTES,
-                ),
-                parse_options=arrow_csv.ParseOptions(delimiter=self._delimiter),
-                convert_options=arrow_csv.ConvertOptions(
-                    column_types={name: types.get(of, pa.string()) for name, of in kinds.items()},
-                    include_columns=[*kinds],
-                    null_values=MISSING,
-                    strings_can_be_null=True,
-                    decimal_point=self.decimal,
-                ),
-            )
+            table = arrow_csv.read_csv(pa.BufferReader(lines.text), read, parse, convert)
         except pa.ArrowInvalid as error:
             reason = first_line(error)
         else:
@@ -246,13 +253,7 @@ class Delimited(Reader):
         """Refuse the first line that is wrong; for ``reason`` where no line is found wrong."""
         *_, target = (None, *kinds)
         for number, line in lines.with_rows():
-            where, text = f"{self.label}, line {number}", self._decoded(line, number)
-            count = text.count(self._delimiter) + 1
-            fields = self._fields(text, where) if count <= MOST_COLUMNS else []
-            count = len(fields) or count
-            if count != len(self.names):
-                expected = f"{'the header' if self._header else 'line 1'} has {len(self.names)}"
-                raise DataError(f"{where} has {count:,} fields where {expected}")
+            where, fields = f"{self.label}, line {number}", self._fields(line, number)
             for name, field in zip(self.names, fields, strict=True):
                 missing, kind = field in MISSING, kinds.get(name)
                 if kind == "number" and not (missing or is_number(field, self.decimal or ".")):
@@ -262,7 +263,7 @@ class Delimited(Reader):
                 else:
                     continue
                 where = f"{where}: {field!r:.60} in the column {name!r}"
-                raise DataError(f"{where} {problem}; {advice(name == target)}")
+                raise DataError(f"{where} {problem}; {reader.advice(name == target)}")
         raise DataError(f"{self.label}, from line {lines.number} on: {reason}")
 
 

@@ -3,10 +3,10 @@
     source = sources.read("houses.csv", target="price")
     stream = jb.run_stream(model, source)
 
-:func:`read` opens the data with one of the readers (:mod:`.delimited`, :mod:`.parquet`,
-:mod:`.tables`), and :mod:`.kinds` decides from a sample of the first rows what the columns hold.
-Each pass over the :class:`Source` has the reader read the data again, from the start or from the
-row where a run goes on, and :mod:`.columns` turns each block of rows into inputs x and targets d.
+:func:`read` opens the data with one of the readers (:mod:`.delimited`, :mod:`.tables`), and
+:mod:`.reader` decides from a sample of the first rows what the columns hold. Each pass over the
+:class:`Source` has the reader read the data again, from the start or from the row where a run goes
+on, and :mod:`.columns` turns each block of rows into inputs x and targets d.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ from jboost.core import checks
 from jboost.core.numerics import LARGEST
 from jboost.files.columns import BUCKETS, Column, Columns, DataError, refuse_unknown
 from jboost.files.delimited import Delimited, TextFormat
-from jboost.files.kinds import choose_columns
-from jboost.files.parquet import Parquet
-from jboost.files.reader import Reader, refuse_short, row_numbers
-from jboost.files.tables import BLOCK_ROWS, GATHERED_ROWS, Peeked, Rows, Tables, is_table
+from jboost.files.reader import Reader, choose_columns, refuse_short, row_numbers
+from jboost.files.tables import BLOCK_ROWS, GATHERED_ROWS, Parquet, Peeked, Rows, Tables, is_table
 
 Numbers = tuple[np.ndarray, np.ndarray]  # the inputs x (n, r) and the targets d (n,) of a block
 PlaceOf = Callable[[int], str]  # says, for an error, where a row of a block stands in the data
