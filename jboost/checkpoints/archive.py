@@ -1,15 +1,13 @@
 """The file format of a checkpoint: a JSON header and named arrays, in a strict form of ``.npz``.
 
-The file is an uncompressed zip. Its first member is ``jboost.json``, the others are ``.npy`` files,
-so that ``numpy.load`` and any unzip can read it. Its last 64 bytes, the end of the zip's comment,
-are the SHA-256 of all bytes before them. A header and arrays determine every byte of the file, and
-:func:`read` accepts no other bytes: it takes the sizes from the header, compares them with the size
-of the file, and then compares digests. It interprets no zip directory, array header or pickle, and
-takes memory only in proportion to the bytes that are there.
+The file is an uncompressed zip of ``jboost.json`` and ``.npy`` files, so that ``numpy.load`` and
+any unzip can read it. Its last 64 bytes, the end of the zip's comment, are the SHA-256 of all bytes
+before them. Header and arrays determine every byte of the file, and :func:`read` accepts no other
+bytes: it compares the sizes that the header claims with the size of the file, and then digests. It
+interprets no zip directory, array header or pickle, and takes memory only for bytes that are there.
 """
 
 import hashlib
-import importlib.metadata
 import io
 import json
 import math
@@ -18,7 +16,8 @@ import stat
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, BinaryIO, NamedTuple, NoReturn
+from importlib.metadata import version
+from typing import Any, BinaryIO, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -38,9 +37,7 @@ _WHOLE = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64"
 _REAL = "float16 bfloat16 float32 float64 complex64 complex128"
 DTYPES = {name: np.dtype(jnp.dtype(name)) for name in f"{_WHOLE} {_REAL}".split()}
 
-_FIRST = b"jboost.json"
-_MARK = b"sha256:"
-_HEX = 64
+_FIRST, _MARK, _HEX = b"jboost.json", b"sha256:", 64
 _LOCAL = struct.Struct("<4s5H3I2H")
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
 _END = struct.Struct("<4s4H2IH")
@@ -54,7 +51,7 @@ class CheckpointError(ValueError):
 
 
 class ArrayEntry(NamedTuple):
-    """An array in the header's list of arrays: its name, dtype and shape."""
+    """An array in the header's list of arrays."""
 
     name: str
     dtype: str
@@ -69,11 +66,11 @@ class ArrayEntry(NamedTuple):
 def write(file: BinaryIO, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Write a header that JSON can hold and arrays whose dtypes are among ``DTYPES``."""
     table = [ArrayEntry(name, array.dtype.name, array.shape) for name, array in arrays.items()]
-    full = {"format": FORMAT, "library": _version(), **header, "arrays": table}
+    full = {"format": FORMAT, "library": version("jboost"), **header, "arrays": table}
     raw = json.dumps(full, allow_nan=False, separators=(",", ":")).encode("ascii")
     if len(raw) > LARGEST_HEADER:
         raise ValueError(f"the description takes {len(raw)} bytes; at most {LARGEST_HEADER} fit")
-    total = _layout(len(raw), table)[1]
+    total = _file_size(len(raw), table)
     if total > LARGEST_FILE or len(table) > LARGEST_COUNT:
         raise ValueError(f"{len(table)} arrays and {total} bytes are too much for one file of 4 GB")
     digest = hashlib.sha256()
@@ -88,7 +85,7 @@ def read(path: PathLike) -> tuple[Header, Arrays]:
     with _open(path) as file:
         raw, header = _read_header(file)
         table = _table(header)
-        offsets, total = _layout(len(raw), table)
+        total = _file_size(len(raw), table)
         size = os.fstat(file.fileno()).st_size
         if size < total:
             raise CheckpointError(f"is truncated: {size} of {total} bytes are there. {_ADVICE}")
@@ -100,10 +97,8 @@ def read(path: PathLike) -> tuple[Header, Arrays]:
         digest = _digest(_first_bytes(file, total - _HEX))
         if file.read(_HEX) != digest:
             raise CheckpointError(f"is damaged: its checksum does not match. {_ADVICE}")
-        arrays = {}
-        for entry, offset in zip(table, offsets, strict=True):
-            file.seek(offset)
-            arrays[entry.name] = _read_array(file, entry)
+        file.seek(_LOCAL.size + len(_FIRST) + len(raw))
+        arrays = {entry.name: _read_array(file, entry) for entry in table}
     # The bytes that are neither header nor numbers were not read: they must be those of `write`.
     if _digest(_contents(raw, arrays)) != digest:
         raise CheckpointError("is no jboost checkpoint, though it looks like one: do not trust it")
@@ -139,27 +134,19 @@ def _read_header(file: BinaryIO) -> tuple[bytes, Header]:
     if len(raw) < length:
         raise CheckpointError(f"is truncated within its header. {_ADVICE}")
     try:
-        header = json.loads(raw.decode("ascii"), parse_constant=_refuse_constant)
-        version = header["format"]
-        if type(version) is not int or version < 1:
+        # NaN and Infinity, which are no JSON, raise a KeyError.
+        header = json.loads(raw.decode("ascii"), parse_constant={}.__getitem__)
+        number = header["format"]
+        if type(number) is not int or number < 1:
             raise ValueError
     except (ValueError, TypeError, KeyError, RecursionError):
         raise CheckpointError(f"is damaged: its header cannot be read. {_ADVICE}") from None
-    if version > FORMAT:  # before the checksum, which another format may keep elsewhere
+    if number > FORMAT:  # before the checksum, which another format may keep elsewhere
         raise CheckpointError(
-            f"has format {version}, by jboost {header.get('library')!s:.20}, newer than this "
-            f"jboost {_version()} can read, which is format {FORMAT}. Upgrade jboost to load it"
+            f"has format {number}, by jboost {header.get('library')!s:.20}, newer than the format "
+            f"{FORMAT} that this jboost {version('jboost')} can read. Upgrade jboost to load it"
         )
     return raw, header
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    """Refuse NaN and Infinity, which are no JSON."""
-    raise ValueError(name)
-
-
-def _version() -> str:
-    return importlib.metadata.version("jboost")
 
 
 def _table(header: Header) -> list[ArrayEntry]:
@@ -180,17 +167,11 @@ def _table(header: Header) -> list[ArrayEntry]:
     return table
 
 
-def _layout(header_size: int, table: list[ArrayEntry]) -> tuple[list[int], int]:
-    """Where the numbers of each array begin, and the size of the whole file."""
-    position = _LOCAL.size + len(_FIRST) + header_size
-    directory = _CENTRAL.size + len(_FIRST)
-    offsets = []
-    for entry in table:
-        name = len(entry.name) + len(".npy")
-        offsets.append(position + _LOCAL.size + name + len(_npy_head(entry)))
-        position = offsets[-1] + entry.size
-        directory += _CENTRAL.size + name
-    return offsets, position + directory + _END.size + len(_MARK) + _HEX
+def _file_size(header_size: int, table: list[ArrayEntry]) -> int:
+    names = len(_FIRST) + sum(len(f"{entry.name}.npy") for entry in table)
+    members = (len(table) + 1) * (_LOCAL.size + _CENTRAL.size) + 2 * names
+    contents = header_size + sum(len(_npy_head(entry)) + entry.size for entry in table)
+    return members + contents + _END.size + len(_MARK) + _HEX
 
 
 def _contents(header: bytes, arrays: Mapping[str, np.ndarray]) -> Iterator[bytes | memoryview]:
@@ -210,10 +191,8 @@ def _contents(header: bytes, arrays: Mapping[str, np.ndarray]) -> Iterator[bytes
         directory += _CENTRAL.pack(b"PK\1\2", 20, *sizes, 0, 0, 0, 0, 0, position) + name
         position += _LOCAL.size + len(name) + size
     yield bytes(directory)
-    count = len(members)
-    comment = len(_MARK) + _HEX
-    yield _END.pack(b"PK\5\6", 0, 0, count, count, len(directory), position, comment)
-    yield _MARK
+    counts = (len(members), len(members), len(directory), position, len(_MARK) + _HEX)
+    yield _END.pack(b"PK\5\6", 0, 0, *counts) + _MARK
 
 
 def _stored(dtype: np.dtype) -> np.dtype:
@@ -237,6 +216,8 @@ def _numbers(array: np.ndarray) -> memoryview:
 
 
 def _read_array(file: io.BufferedReader, entry: ArrayEntry) -> np.ndarray:
+    """Read the next member of the zip, of which only the numbers are taken."""
+    file.seek(_LOCAL.size + len(f"{entry.name}.npy") + len(_npy_head(entry)), os.SEEK_CUR)
     dtype = DTYPES[entry.dtype]
     array = np.empty(entry.shape, _stored(dtype))
     file.readinto(array.reshape(-1).view(np.uint8).data)
@@ -244,10 +225,7 @@ def _read_array(file: io.BufferedReader, entry: ArrayEntry) -> np.ndarray:
 
 
 def _first_bytes(file: BinaryIO, count: int) -> Iterator[bytes]:
-    while count > 0:
-        data = file.read(min(count, 2**20))
-        if not data:
-            raise CheckpointError(f"became shorter while it was read. {_ADVICE}")
+    while count > 0 and (data := file.read(min(count, 2**20))):
         count -= len(data)
         yield data
 
