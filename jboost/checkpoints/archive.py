@@ -57,11 +57,6 @@ class ArrayEntry(NamedTuple):
     dtype: str
     shape: tuple[int, ...]
 
-    @property
-    def size(self) -> int:
-        """How many bytes the numbers take: exact, however large the shape claims to be."""
-        return DTYPES[self.dtype].itemsize * math.prod(self.shape)
-
 
 def write(file: BinaryIO, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Write a header that JSON can hold and arrays whose dtypes are among ``DTYPES``."""
@@ -94,7 +89,8 @@ def read(path: PathLike) -> tuple[Header, Arrays]:
         if size > LARGEST_FILE:
             raise CheckpointError("is no jboost checkpoint: it is larger than any can be")
         file.seek(0)
-        digest = _digest(_first_bytes(file, total - _HEX))
+        starts = range(0, total - _HEX, 2**20)  # a megabyte at a time
+        digest = _digest(file.read(min(2**20, total - _HEX - start)) for start in starts)
         if file.read(_HEX) != digest:
             raise CheckpointError(f"is damaged: its checksum does not match. {_ADVICE}")
         file.seek(_LOCAL.size + len(_FIRST) + len(raw))
@@ -170,8 +166,9 @@ def _table(header: Header) -> list[ArrayEntry]:
 def _file_size(header_size: int, table: list[ArrayEntry]) -> int:
     names = len(_FIRST) + sum(len(f"{entry.name}.npy") for entry in table)
     members = (len(table) + 1) * (_LOCAL.size + _CENTRAL.size) + 2 * names
-    contents = header_size + sum(len(_npy_head(entry)) + entry.size for entry in table)
-    return members + contents + _END.size + len(_MARK) + _HEX
+    heads = header_size + sum(len(_npy_head(entry)) for entry in table)
+    numbers = sum(DTYPES[dtype].itemsize * math.prod(shape) for _, dtype, shape in table)
+    return members + heads + numbers + _END.size + len(_MARK) + _HEX
 
 
 def _contents(header: bytes, arrays: Mapping[str, np.ndarray]) -> Iterator[bytes | memoryview]:
@@ -222,12 +219,6 @@ def _read_array(file: io.BufferedReader, entry: ArrayEntry) -> np.ndarray:
     array = np.empty(entry.shape, _stored(dtype))
     file.readinto(array.reshape(-1).view(np.uint8).data)
     return array.view(dtype) if dtype.kind == "V" else array.astype(dtype, copy=False)
-
-
-def _first_bytes(file: BinaryIO, count: int) -> Iterator[bytes]:
-    while count > 0 and (data := file.read(min(count, 2**20))):
-        count -= len(data)
-        yield data
 
 
 def _digest(contents: Iterable[bytes | memoryview]) -> bytes:

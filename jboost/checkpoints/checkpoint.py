@@ -95,7 +95,7 @@ def save(
 
 
 def load(path: PathLike, model: Learner | None = None) -> tuple[Learner, State, Key]:
-    """Read what :func:`save` wrote: the model, its state and the key (None if none was saved).
+    """Read the model, its state and the key (or None) that :func:`save` wrote.
 
     Nothing in the file is executed, and memory is taken only in proportion to its size.
 
@@ -128,18 +128,17 @@ def read(path: PathLike, model: Learner | None = None) -> Checkpoint:
             raise CheckpointError("is not usable: its key is no jax.random.key")
         key = store.take_jax("key") if "key" in arrays else None
         state = _rebuild_state(model, header, store, key)
-        position, extra = header["position"], header["extra"]
-        if position is not None:
+        if (position := header["position"]) is not None:
             checks.whole("position", position, at_least=0)
-        return Checkpoint(model, state, key, position, dict(extra))
+        return Checkpoint(model, state, key, position, dict(header["extra"]))
 
 
 def inspect(path: PathLike) -> dict[str, Any]:
     """Read the header of a file, after its checksum was found right. The model is not built.
 
-    The keys are ``format``, ``library`` and ``jax`` (versions), ``model`` (a description),
-    ``num_features``, ``dtype``, ``batch`` (leading axes of the state), ``position``, ``extra``,
-    ``keys`` (the implementation of each PRNG key) and ``arrays`` (name, dtype and shape of each).
+    It has ``format``, ``library`` and ``jax`` (versions), ``model`` (a description), ``position``,
+    ``num_features``, ``dtype``, ``batch`` (leading axes of the state), ``extra``, ``keys`` (the
+    implementation of each PRNG key) and ``arrays`` (name, dtype and shape of each).
 
     >>> import tempfile, jboost as jb
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -195,14 +194,13 @@ def _rebuild_state(model: Learner, header: archive.Header, store: Store, key: Ke
     names = Store().put_leaves("state", jax.tree.map(lambda _: 0, expected))
     fitting = sorted([*store.taken, *names])
     if fitting != sorted(store.arrays):
-        odd = sorted({*fitting} ^ {*store.arrays})
+        odd = ", ".join(sorted({*fitting} ^ {*store.arrays}))
         raise CheckpointError(
-            f"is not usable: its arrays are not those of a state of its model in this release "
-            f"({', '.join(odd)!s:.200}). Load it with jboost {header['library']}"
+            "is not usable: its arrays are not those of a state of its model in this release "
+            f"({odd:.200}). Load it with jboost {header['library']}"
         )
     leaves = [store.take_jax(name) for name in names]
     state = jax.tree.unflatten(jax.tree.structure(expected), leaves)
-    problem = mismatch(expected, state, tuple(header["batch"]))
-    if problem:
+    if problem := mismatch(expected, state, tuple(header["batch"])):
         raise CheckpointError(f"is not usable: {problem}")
     return state

@@ -149,8 +149,7 @@ def rebuild(description: object, store: Store) -> Any:
             case {"list": list(inner), **rest} if not rest:
                 return list(decode(inner, path, static, depth))
             case {"dict": dict(inner), **rest} if not rest:
-                items = inner.items()
-                return {k: decode(v, f"{path}.{k}", static, depth + 1) for k, v in items}
+                return {k: decode(v, f"{path}.{k}", static, depth + 1) for k, v in inner.items()}
             case {"array": str(name), "kind": kind, **rest} if not rest and name in store.arrays:
                 if kind == "jax":
                     return store.take_jax(name)
@@ -172,7 +171,11 @@ def rebuild(description: object, store: Store) -> Any:
                         )
                     is_static = bool(fields[key].metadata.get("static"))
                     values[key] = decode(value, f"{path}.{key}", is_static, depth + 1)
-                return _build(cls, values)
+                # The constructor, which may convert or refuse values, is called only to fill in
+                # the defaults of fields that the class got after the file was written.
+                node = object.__new__(cls) if len(values) == len(fields) else cls(**values)
+                checks.assign(node, **values)
+                return node
             case {"opaque": str(name), **rest} if not rest:
                 raise CheckpointError(
                     f"cannot hold all of its model: {path} is {name!s:.100}. Build the same model "
@@ -184,7 +187,7 @@ def rebuild(description: object, store: Store) -> Any:
 
 
 def difference(saved: Any, supplied: Any, path: str = "model") -> str | None:
-    """Where two descriptions first differ, in words; fields that the file lacks do not count."""
+    """Where two descriptions first differ; fields that the file lacks do not count."""
     match saved, supplied:
         case {"class": _, "fields": dict(older)}, {"class": _, "fields": dict(newer)}:
             supplied = supplied | {"fields": {k: v for k, v in newer.items() if k in older}}
@@ -202,20 +205,10 @@ def difference(saved: Any, supplied: Any, path: str = "model") -> str | None:
     return next((text for text in differences if text), None)
 
 
-def _build(cls: type, values: dict[str, Any]) -> Any:
-    """An instance with exactly these values, which the constructor might convert or refuse."""
-    # It is called only to fill in the default of a field that the class got after the file.
-    complete = len(values) == len(dataclasses.fields(cls))
-    node = object.__new__(cls) if complete else cls(**values)
-    for name, value in values.items():
-        object.__setattr__(node, name, value)
-    return node
-
-
 def _qualified_name(value: object) -> str:
-    named = value if hasattr(value, "__qualname__") else type(value)
-    kind = "the function" if callable(value) and named is value else "an object of the class"
-    return f"{kind} {named.__module__}.{getattr(named, '__qualname__', '')}"
+    if callable(value) and hasattr(value, "__qualname__"):
+        return f"the function {value.__module__}.{value.__qualname__}"
+    return f"an object of the class {type(value).__module__}.{type(value).__qualname__}"
 
 
 def _brief(node: object) -> str:

@@ -129,8 +129,9 @@ def test_names_of_the_librarys_models_are_unique() -> None:
              if isinstance(value, type) and issubclass(value, (Learner, Mode, Emphasis))
              and "__dataclass_fields__" in vars(value)}  # fmt: skip
     assert len(classes) > 10
-    for cls in classes:
-        assert pytree.MODELS.get(pytree.name_of(cls)) is cls
+    for cls in classes:  # a private class is none that a file may name
+        named = pytree.MODELS.get(pytree.name_of(cls))
+        assert named is (None if cls.__name__.startswith("_") else cls)
 
 
 @model
