@@ -17,7 +17,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,6 +26,7 @@ from jboost.checkpoints.atomic import PathLike
 
 Header = dict[str, Any]
 Arrays = dict[str, np.ndarray]
+Entry = tuple[str, str, tuple[int, ...]]  # in the header's list of arrays: name, dtype and shape
 
 FORMAT = 1  # raised when files change in a way that older releases would misread
 LARGEST_FILE = 2**32 - 1  # where zip's 32-bit offsets end
@@ -44,23 +45,16 @@ _END = struct.Struct("<4s4H2IH")
 _PLAIN = (20, 0, 0, 0, 33)  # zip 2.0, no flags, not compressed, midnight of 1 January 1980
 
 _ADVICE = "Load an earlier copy, or start the run anew"
+_OTHER_FILE = "Give the path of a file that save wrote"
 
 
 class CheckpointError(ValueError):
     """A file cannot be loaded as a checkpoint; the message says why, and what to do."""
 
 
-class ArrayEntry(NamedTuple):
-    """An array in the header's list of arrays."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-
-
 def write(file: BinaryIO, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Write a header that JSON can hold and arrays whose dtypes are among ``DTYPES``."""
-    table = [ArrayEntry(name, array.dtype.name, array.shape) for name, array in arrays.items()]
+    table = [(name, array.dtype.name, array.shape) for name, array in arrays.items()]
     full = {"format": FORMAT, "library": version("jboost"), **header, "arrays": table}
     raw = json.dumps(full, allow_nan=False, separators=(",", ":")).encode("ascii")
     if len(raw) > LARGEST_HEADER:
@@ -94,7 +88,7 @@ def read(path: PathLike) -> tuple[Header, Arrays]:
         if file.read(_HEX) != digest:
             raise CheckpointError(f"is damaged: its checksum does not match. {_ADVICE}")
         file.seek(_LOCAL.size + len(_FIRST) + len(raw))
-        arrays = {entry.name: _read_array(file, entry) for entry in table}
+        arrays = {name: _read_array(file, name, dtype, shape) for name, dtype, shape in table}
     # The bytes that are neither header nor numbers were not read: they must be those of `write`.
     if _digest(_contents(raw, arrays)) != digest:
         raise CheckpointError("is no jboost checkpoint, though it looks like one: do not trust it")
@@ -106,10 +100,10 @@ def _open(path: PathLike) -> io.BufferedReader:
     try:
         file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | no_wait))  # noqa: SIM115
     except IsADirectoryError:
-        raise CheckpointError("is a folder. Give the path of a file that save wrote") from None
+        raise CheckpointError(f"is a folder. {_OTHER_FILE}") from None
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise CheckpointError("is not a regular file. Give the path of a file that save wrote")
+        raise CheckpointError(f"is not a regular file. {_OTHER_FILE}")
     return file
 
 
@@ -119,10 +113,8 @@ def _read_header(file: BinaryIO) -> tuple[bytes, Header]:
         raise CheckpointError(f"is empty. {_ADVICE}")
     if start[:4] != b"PK\3\4" or start[_LOCAL.size :] != _FIRST:
         kind = "a zip or npz file of something else" if start[:2] == b"PK" else "something else"
-        raise CheckpointError(
-            f"is no jboost checkpoint but {kind}, or has lost its beginning. "
-            "Give the path of a file that save wrote"
-        )
+        kind += f", or has lost its beginning. {_OTHER_FILE}"
+        raise CheckpointError(f"is no jboost checkpoint but {kind}")
     length = _LOCAL.unpack_from(start)[8]
     if length > LARGEST_HEADER:
         raise CheckpointError(f"is damaged: its header claims {length} bytes. {_ADVICE}")
@@ -145,51 +137,48 @@ def _read_header(file: BinaryIO) -> tuple[bytes, Header]:
     return raw, header
 
 
-def _table(header: Header) -> list[ArrayEntry]:
+def _table(header: Header) -> list[Entry]:
     """The header's list of arrays, checked: sizes are possible, and no name occurs twice."""
     try:
         if len(header["arrays"]) > LARGEST_COUNT:
             raise ValueError
-        table = [ArrayEntry(name, dtype, tuple(shape)) for name, dtype, shape in header["arrays"]]
+        table = [(name, dtype, tuple(shape)) for name, dtype, shape in header["arrays"]]
         for name, dtype, shape in table:
             name.encode("ascii")
             whole = all(type(n) is int and n >= 0 for n in shape) and len(shape) <= LARGEST_RANK
             if not whole or DTYPES[dtype].itemsize * math.prod(n or 1 for n in shape) >= 2**63:
                 raise ValueError
-        if len({entry.name for entry in table}) < len(table):
+        if len({name for name, _, _ in table}) < len(table):
             raise ValueError
     except (ValueError, TypeError, KeyError, AttributeError):
         raise CheckpointError(f"is damaged: its list of arrays is wrong. {_ADVICE}") from None
     return table
 
 
-def _file_size(header_size: int, table: list[ArrayEntry]) -> int:
-    names = len(_FIRST) + sum(len(f"{entry.name}.npy") for entry in table)
-    members = (len(table) + 1) * (_LOCAL.size + _CENTRAL.size) + 2 * names
-    heads = header_size + sum(len(_npy_head(entry)) for entry in table)
-    numbers = sum(DTYPES[dtype].itemsize * math.prod(shape) for _, dtype, shape in table)
-    return members + heads + numbers + _END.size + len(_MARK) + _HEX
+def _file_size(header_size: int, table: list[Entry]) -> int:
+    size = _LOCAL.size + _CENTRAL.size + 2 * len(_FIRST) + header_size
+    for name, dtype, shape in table:
+        size += _LOCAL.size + _CENTRAL.size + 2 * len(f"{name}.npy")
+        size += len(_npy_head(dtype, shape)) + DTYPES[dtype].itemsize * math.prod(shape)
+    return size + _END.size + len(_MARK) + _HEX
 
 
 def _contents(header: bytes, arrays: Mapping[str, np.ndarray]) -> Iterator[bytes | memoryview]:
     """All bytes of the file in order, except the digest of them at the end."""
-    members: list[tuple[bytes, list[bytes | memoryview]]] = [(_FIRST, [header])]
+    members: list[tuple[bytes, bytes, bytes | memoryview]] = [(_FIRST, header, b"")]
     for name, array in arrays.items():
-        head = _npy_head(ArrayEntry(name, array.dtype.name, array.shape))
-        members.append((f"{name}.npy".encode("ascii"), [head, _numbers(array)]))
+        head = _npy_head(array.dtype.name, array.shape)
+        members.append((f"{name}.npy".encode("ascii"), head, _numbers(array)))
     directory, position = bytearray(), 0
-    for name, contents in members:
-        crc, size = 0, sum(len(data) for data in contents)
-        for data in contents:
-            crc = zlib.crc32(data, crc)
+    for name, head, numbers in members:
+        crc, size = zlib.crc32(numbers, zlib.crc32(head)), len(head) + len(numbers)
         sizes = (*_PLAIN, crc, size, size, len(name))
-        yield _LOCAL.pack(b"PK\3\4", *sizes, 0) + name
-        yield from contents
+        yield _LOCAL.pack(b"PK\3\4", *sizes, 0) + name + head
+        yield numbers
         directory += _CENTRAL.pack(b"PK\1\2", 20, *sizes, 0, 0, 0, 0, 0, position) + name
         position += _LOCAL.size + len(name) + size
-    yield bytes(directory)
     counts = (len(members), len(members), len(directory), position, len(_MARK) + _HEX)
-    yield _END.pack(b"PK\5\6", 0, 0, *counts) + _MARK
+    yield bytes(directory) + _END.pack(b"PK\5\6", 0, 0, *counts) + _MARK
 
 
 def _stored(dtype: np.dtype) -> np.dtype:
@@ -197,9 +186,9 @@ def _stored(dtype: np.dtype) -> np.dtype:
     return np.dtype(f"<u{dtype.itemsize}") if dtype.kind == "V" else dtype.newbyteorder("<")
 
 
-def _npy_head(entry: ArrayEntry) -> bytes:
-    descr = _stored(DTYPES[entry.dtype]).str
-    text = repr({"descr": descr, "fortran_order": False, "shape": entry.shape})
+def _npy_head(dtype: str, shape: tuple[int, ...]) -> bytes:
+    descr = _stored(DTYPES[dtype]).str
+    text = repr({"descr": descr, "fortran_order": False, "shape": shape})
     text += " " * (-(10 + len(text) + 1) % 64) + "\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode("ascii")
 
@@ -212,11 +201,13 @@ def _numbers(array: np.ndarray) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _read_array(file: io.BufferedReader, entry: ArrayEntry) -> np.ndarray:
+def _read_array(
+    file: io.BufferedReader, name: str, dtype_name: str, shape: tuple[int, ...]
+) -> np.ndarray:
     """Read the next member of the zip, of which only the numbers are taken."""
-    file.seek(_LOCAL.size + len(f"{entry.name}.npy") + len(_npy_head(entry)), os.SEEK_CUR)
-    dtype = DTYPES[entry.dtype]
-    array = np.empty(entry.shape, _stored(dtype))
+    file.seek(_LOCAL.size + len(f"{name}.npy") + len(_npy_head(dtype_name, shape)), os.SEEK_CUR)
+    dtype = DTYPES[dtype_name]
+    array = np.empty(shape, _stored(dtype))
     file.readinto(array.reshape(-1).view(np.uint8).data)
     return array.view(dtype) if dtype.kind == "V" else array.astype(dtype, copy=False)
 

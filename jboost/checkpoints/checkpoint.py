@@ -1,8 +1,7 @@
 """Saves a model, its state and its key in one file, from which a run goes on bit for bit.
 
-:mod:`.archive` is the file format, :mod:`.atomic` replaces a file safely, and :mod:`.description`
-turns a model into JSON. A state is stored as the list of its leaves. It is rebuilt on the structure
-that the model's ``init`` gives it, so that a file can only become a state of the model it names.
+A state is stored as the list of its leaves. It is rebuilt on the structure that the model's
+``init`` gives it, so that a file can only become a state of the model it names.
 """
 
 import contextlib
@@ -79,13 +78,15 @@ def save(
         checks.key("key", key)
     if num_features is not None:
         num_features = checks.whole("num_features", num_features, at_least=1)
-    store = Store()
-    header = {
-        "jax": jax.__version__,
-        "model": describe(model, store, opaque=supply_model),
-        "position": None if position is None else checks.whole("position", position, at_least=0),
-        "extra": _json(extra),
-    }
+    if position is not None:
+        position = checks.whole("position", position, at_least=0)
+    try:
+        extra = json.loads(json.dumps(dict(extra or {}), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        problem = f"extra must be a dict that JSON can hold ({error})"
+        raise TypeError(f"{problem}; got {extra!r:.200}") from None
+    header, store = {"jax": jax.__version__, "position": position, "extra": extra}, Store()
+    header["model"] = describe(model, store, opaque=supply_model)
     store.put_leaves("state", state)
     if key is not None:
         store.put("key", key)
@@ -163,14 +164,6 @@ def _refusing(path: PathLike) -> Iterator[None]:
     except Exception as error:  # the checksum is right: a forged file, or an error of a learner
         reason = f"{type(error).__name__}: {checks.printable(error):.300}"
         raise CheckpointError(f"{os.fspath(path)} cannot be rebuilt here ({reason})") from error
-
-
-def _json(extra: Mapping[str, Any] | None) -> dict[str, Any]:
-    try:
-        return json.loads(json.dumps(dict(extra or {}), allow_nan=False))
-    except (TypeError, ValueError) as error:
-        problem = f"extra must be a dict that JSON can hold ({error})"
-        raise TypeError(f"{problem}; got {extra!r:.200}") from None
 
 
 def _check_same(model: Learner, saved: object, store: Store) -> None:

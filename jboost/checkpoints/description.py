@@ -174,7 +174,8 @@ def rebuild(description: object, store: Store) -> Any:
                 # The constructor, which may convert or refuse values, is called only to fill in
                 # the defaults of fields that the class got after the file was written.
                 node = object.__new__(cls) if len(values) == len(fields) else cls(**values)
-                checks.assign(node, **values)
+                for key, value in values.items():
+                    object.__setattr__(node, key, value)
                 return node
             case {"opaque": str(name), **rest} if not rest:
                 raise CheckpointError(
