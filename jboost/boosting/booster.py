@@ -170,7 +170,10 @@ class Boosted(Learner):
             emphasis=jax.tree.map(
                 lambda new, old: jnp.where(sample.good, new, old), spending.emphasis, state.emphasis
             ),
-            combiner=self.combiner.learn(state.combiner, for_combiner.with_input(spending.y)),
+            combiner=self.combiner.learn(
+                state.combiner,
+                for_combiner.with_input(spending.y, self.combiner.takes_missing),
+            ),
         )
 
     def _spend(self, state: BoostedState, sample: Sample) -> Spending:
@@ -217,17 +220,10 @@ class Boosted(Learner):
         return copies.each(f, learner, size, *rows)
 
     def _each_that_learns(
-        self,
-        f: Callable[..., State],
-        learner: Learner,
-        size: int,
-        states: State,
-        lam: Array | None,
-        repeats: Array | None,
-        keys: Array | None,
+        self, f: Callable[..., State], learner: Learner, size: int, *rows: State
     ) -> State:
         """Return f(learner, state, λ, n, key) for every copy: the states after an update."""
-        return self._each(f, learner, size, states, lam, repeats, keys)
+        return self._each(f, learner, size, *rows)
 
     def _split(self, rows: ArrayLike | None) -> list[Array | None]:
         """Return the rows of each group; None where there is not one row per learner."""

@@ -7,7 +7,7 @@ structure and are declared with :func:`static`.
 
 import dataclasses
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
@@ -68,7 +68,7 @@ def model(cls: _Class) -> _Class:
         keys = map(jax.tree_util.GetAttrKey, data_names)
         return [*zip(keys, children(node), strict=True)], structure(node)
 
-    def unflatten(meta: tuple[Any, ...], data: Sequence[Any]) -> Any:
+    def unflatten(meta: tuple[Any, ...], data: Iterable[Any]) -> Any:
         node = object.__new__(cls)
         for name, value in zip([*meta_names, *data_names], [*meta, *data], strict=True):
             object.__setattr__(node, name, value)

@@ -181,7 +181,7 @@ def _refuse_bad(model: Learner, xs: Array, ds: Array) -> None:
     numbers = np.asarray(ds).reshape(len(xs), -1)
     if not model.takes_missing:
         numbers = np.column_stack([xs, numbers])
-    bad = ~(np.abs(numbers) < LARGEST).all(axis=1)  # a comparison with NaN is False
+    bad = np.any(~(np.abs(numbers) < LARGEST), axis=1)  # a comparison with NaN is False
     if bad.any():
         raise bad_rows(xs, ds, bad)
 
