@@ -18,13 +18,9 @@ from jboost.learners.newton import Newton, NewtonState
 
 
 class GaussNewtonState(NamedTuple):
-    """The state of a network that least squares trains.
+    """The state of a network that least squares trains."""
 
-    newton: the state of :class:`jboost.Newton`, as it starts, but for its w: all parameters θ of
-      the network in one array, which start where the network starts them.
-    """
-
-    newton: NewtonState
+    newton: NewtonState  # as Newton starts, but w holds all parameters θ as the network starts them
 
 
 @model
@@ -36,17 +32,11 @@ class GaussNewton(Learner):
     For a linear f this is :class:`jboost.Newton`; in general it is the extended Kalman filter. It
     costs O(p²) operations a sample, p the number of parameters.
 
-    Mean squared errors on the first 8,192 rows of the paper's sets, unscaled, inside ``Scale`` and
-    ``ScaleTarget`` (``experiments/bench/nonlinear.py``). The three numbers of a set are for this
-    learner with its defaults (the mean over four keys), for 300 random features of length scale 5
-    under Newton, and for a linear Newton: kin8nm .026 .039 .082, puma8nh .076 .085 .136, compactiv
-    .0051 .0115 .0117, california .039 .058 .073, protein .221 .218 .244, mv .0019 .0018 .041, ypmsd
-    .056 .076 .058; on onp all three have .0009. The units of ``Scale`` still move in the first samples,
-    which disturbs the start of a network: on the Duffing map the error is .035 behind ``Scale`` and
-    .005 without it.
+    ``experiments/bench/nonlinear.py`` compares it with random features and with linear learners.
+    The units of :class:`jboost.Scale` still move in the first samples, which disturbs the start of
+    a network: for inputs of about unit size it is better without.
 
-    S. Singhal, L. Wu, Training multilayer perceptrons with the extended Kalman algorithm, NIPS
-    1988.
+    S. Singhal, L. Wu, Training multilayer perceptrons with the extended Kalman algorithm, 1988.
 
     Args:
       network: a :class:`jboost.networks.Perceptron`, or any other network.

@@ -21,14 +21,10 @@ if TYPE_CHECKING:  # importing jboost takes longer with optax than without
 
 
 class GradientState(NamedTuple):
-    """The state of a network that an optimiser trains.
+    """The state of a network that an optimiser trains."""
 
-    params: the parameters θ; the network decides where they start.
-    optimizer: what the optimiser remembers, as it starts for those parameters.
-    """
-
-    params: Params
-    optimizer: optax.OptState
+    params: Params  # the parameters θ; the network decides where they start
+    optimizer: optax.OptState  # what the optimiser remembers, as it starts for those parameters
 
 
 @model
@@ -43,9 +39,8 @@ class Gradient(Learner):
     the optimiser would no longer be finite.
 
     A new optimiser or a new function compiles a new program, so make each of them once. A
-    checkpoint cannot hold functions: :func:`jboost.save` needs ``supply_model=True``.
-
-    Stability: that of the optimiser; its steps see the raw size of the gradient.
+    checkpoint cannot hold functions: :func:`jboost.save` needs ``supply_model=True``. Stability:
+    that of the optimiser; its steps see the raw size of the gradient.
 
     Args:
       apply: ``apply(params, x) -> scalar``, or a network such as
@@ -54,8 +49,7 @@ class Gradient(Learner):
         params themselves, which need no key. Every copy in a booster is given another key.
       optimizer: an optax optimiser.
 
-    >>> import jax, optax
-    >>> import jboost as jb
+    >>> import jax, optax, jboost as jb
     >>> xs, ds = jb.streams.duffing(500)
     >>> def start(key, r):
     ...     return {"w": 0.5 * jax.random.normal(key, (8, r)), "v": jnp.zeros(8)}
@@ -74,10 +68,8 @@ class Gradient(Learner):
     def __post_init__(self) -> None:
         if not isinstance(self.apply, Network):
             if self.init_params is None:
-                raise ValueError(
-                    "init_params is missing: pass init_params(key, num_features) -> params, or the "
-                    "params themselves"
-                )
+                advice = "init_params(key, num_features) -> params, or the params themselves"
+                raise ValueError(f"init_params is missing: pass {advice}")
             checks.assign(self, apply=Function(self.apply, self.init_params), init_params=None)
         elif self.init_params is not None:
             raise ValueError("init_params must be left out: a network starts by itself")
