@@ -18,12 +18,9 @@ NSGD = NLMS  # the paper's name for it as a combiner: z ← z + μ_z e y/‖y‖
 
 
 class UniformState(NamedTuple):
-    """The state of a combiner that learns nothing.
+    """The state of a combiner that learns nothing."""
 
-    zero: 0 for ever; its dtype is that of the estimates.
-    """
-
-    zero: Array
+    zero: Array  # 0 for ever; its dtype is that of the estimates
 
 
 @model
@@ -51,10 +48,7 @@ class Uniform(Learner):
 
 @model
 class FromMean(Learner):
-    """A combiner that adds a learner's estimate of d − mean(y) to the mean of the predictions y.
-
-    Its state is that of the learner.
-    """
+    """A learner's estimate of d − mean(y), added to mean(y). The state is that of the learner."""
 
     learner: Learner
 
