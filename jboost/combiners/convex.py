@@ -51,7 +51,6 @@ class Aggregation(Learner):
         """Return the state after one good sample of weight λ > 0."""
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
-        del key
         return self.start(num_features, dtype_of(dtype))
 
     def predict(self, state: State, x: ArrayLike) -> Array:

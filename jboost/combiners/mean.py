@@ -35,14 +35,12 @@ class Uniform(Learner):
     starts_at_mean: ClassVar[bool] = True
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> UniformState:
-        del num_features, key
         return UniformState(jnp.zeros((), dtype_of(dtype)))
 
     def predict(self, state: UniformState, x: ArrayLike) -> Array:
         return jnp.mean(known(x, state.zero.dtype))
 
     def learn(self, state: UniformState, sample: Sample) -> UniformState:
-        del sample
         return state
 
 

@@ -56,14 +56,13 @@ class Gradient(Learner):
     >>> def apply(params, x):
     ...     return params["v"] @ jnp.tanh(params["w"] @ x)
     >>> model = jb.Gradient(apply, start, optax.adam(0.01))
-    >>> state, trace = jb.run(model, xs, ds, jax.random.key(0))
-    >>> trace.prediction.shape
+    >>> jb.run(model, xs, ds, jax.random.key(0))[1].prediction.shape
     (500,)
     """
 
     apply: Network | Callable[[Params, Array], Array]
     init_params: Callable[..., Params] | Params = static(default=None)
-    optimizer: optax.GradientTransformation | None = static(default=None)
+    optimizer: optax.GradientTransformation = static(default=None)
 
     def __post_init__(self) -> None:
         if not isinstance(self.apply, Network):
@@ -74,10 +73,8 @@ class Gradient(Learner):
         elif self.init_params is not None:
             raise ValueError("init_params must be left out: a network starts by itself")
         if not all(hasattr(self.optimizer, name) for name in ("init", "update")):
-            raise TypeError(
-                "optimizer must be one of optax's, such as optax.adam(0.01); "
-                f"got {self.optimizer!r:.100}"
-            )
+            example = "one of optax's, such as optax.adam(0.01)"
+            raise TypeError(f"optimizer must be {example}; got {self.optimizer!r:.100}")
 
     @property
     def needs_key(self) -> bool:
@@ -89,7 +86,6 @@ class Gradient(Learner):
         return self.apply
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> GradientState:
-        assert self.optimizer is not None
         key = required_key(key) if self.needs_key else None
         params = self._network.init(num_features, dtype_of(dtype), key)
         return GradientState(params, self.optimizer.init(params))
@@ -97,10 +93,9 @@ class Gradient(Learner):
     def predict(self, state: GradientState, x: ArrayLike) -> Array:
         dtype = jnp.result_type(*jax.tree.leaves(state.params))
         y = self._network.apply(state.params, known(x, dtype))
-        return jnp.where(usable(y), y, jnp.zeros((), y.dtype))
+        return known(y, y.dtype)
 
     def learn(self, state: GradientState, sample: Sample) -> GradientState:
-        assert self.optimizer is not None
         take_step, x, d, lam = self.optimizer.update, sample.x, sample.d, sample.weight
 
         def once(state: GradientState) -> GradientState:

@@ -26,7 +26,7 @@ from jboost.core.products import (
 
 AUTOMATIC = "1/ridge, at most 1e4"  # the default of `max_variance`
 LARGEST_DEFAULT_VARIANCE = 1e4  # a larger cap lets the null space of w wander in float32
-SLACK = 1.02  # a variance is brought back to its cap once it exceeds it by 2 %: see `_excess`
+SLACK = 1.02  # a variance is brought back to its cap once it exceeds that by 2 %: see `_excess`
 LEAST_MEMORY = 1e-5  # r steps under a cap keep at least this share of the past: see `_excess`
 
 
@@ -61,20 +61,16 @@ class LeastSquares(Learner):
     shrink: bool = static(default=False)
 
     def __post_init__(self) -> None:
-        checks.fields(
-            self,
-            forgetting=checks.a_number(above=0, at_most=1),
-            ridge=checks.a_number(above=0),
-            storage=checks.one_of("root", "covariance"),
-        )
+        positive = checks.a_number(above=0)
+        checks.fields(self, forgetting=checks.a_number(above=0, at_most=1), ridge=positive)
+        checks.fields(self, storage=checks.one_of("root", "covariance"))
         if isinstance(self.max_variance, str) and self.max_variance == AUTOMATIC:
             smaller = jnp.minimum if checks.is_traced(self.ridge) else np.minimum
             cap = smaller(1 / self.ridge, LARGEST_DEFAULT_VARIANCE)  # type: ignore[operator]
             checks.assign(self, max_variance=cap)
-        checks.fields(self, max_variance=checks.or_none(checks.a_number(above=0)))
+        checks.fields(self, max_variance=checks.or_none(positive))
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> NewtonState:
-        del key
         dtype = dtype_of(dtype)
         variance = 1 / jnp.asarray(self.ridge, dtype)
         if self.max_variance is not None:
@@ -122,11 +118,8 @@ class LeastSquares(Learner):
     def _root(
         self, state: RootState, x: Array, d: Array, lam: Array, beta: Array, learned: Array
     ) -> RootState:
-        """Return the state after Potter's form of eq. `w_rls`, in one pass over T.
-
-        T ← T − a_c c k_cᵀ brings one variance back to the cap, T ← (T − a f kᵀ)/√β learns the
-        sample.
-        """
+        """Return the state after Potter's square-root form of the paper's eq. `w_rls`."""
+        # One pass over T: T − a_c c k_cᵀ caps one variance, then (T − a f kᵀ)/√β learns the sample.
         w, T, turn = state
         f = matvec(T, x)
         if self.max_variance is None:
@@ -176,16 +169,12 @@ class LeastSquares(Learner):
     def _excess(self, variance: Array, learned: Array) -> Array:
         """Return Potter's factor a that brings a diagonal entry of P back to the cap, or 0.
 
-        Without excitation, forgetting makes P grow as β^−t. At every step one P_jj, the next in
-        turn, is brought back to the cap as if w_j had been measured and found to be as it is. Then
-        P stays positive semi-definite, w does not move, and the directions that the input does
-        excite go on forgetting, which they would not if row and column j were scaled instead.
-
-        Between two turns P_jj grows by the forgetting of r steps, repeats included. With a memory
-        much shorter than r it would overflow, so this growth is limited to 1/LEAST_MEMORY.
-
-        Without the slack of 2 % growth and correction become one cycle of a few steps, whose
-        rounding errors are the same each time and add up over the memory.
+        At every step one P_jj, the next in turn, is brought back as if w_j had been measured and
+        found to be as it is. Then P stays positive semi-definite, w does not move, and the
+        directions that the input does excite go on forgetting, which they would not if row and
+        column j were scaled. Between two turns P_jj grows by the forgetting of r steps, repeats
+        included; LEAST_MEMORY bounds that growth. Without SLACK growth and correction become one
+        cycle of a few steps, whose equal rounding errors add up over the memory.
         """
         cap = jnp.asarray(self.max_variance, variance.dtype)
         most = jnp.maximum(variance, cap)
@@ -218,14 +207,13 @@ class Newton(LeastSquares):
 
     Stability: any 0 < β ≤ 1. In a direction that the input does not excite, forgetting alone would
     make P grow as β^−t until it overflows; ``max_variance`` caps the diagonal of P. Under a cap r
-    steps keep at least 1e-5 of the past: with r = 90 a β (or βⁿ) below .88 counts as .88.
+    steps keep at least 1e-5 of the past, so that β counts as at least 1e-5^(1/r).
 
     Args:
       forgetting: β in (0, 1]; about 1/(1 − β) samples are remembered.
       ridge: v > 0; small values trust the first samples more.
       max_variance: the cap of P's diagonal, by default 1/ridge but at most 1e4. Each step brings
-        one entry back to the cap if it exceeds that by 2 %; until its next turn it may grow by the
-        forgetting of r steps. ``None`` is no cap, which is the paper's recursion exactly.
+        one entry back to it. ``None`` is no cap, which is the paper's recursion exactly.
       forget_by_weight: whether a sample forgets by 1 − λ(1 − β) instead of β, so that a sample of
         no importance does not make the learner forget.
       storage: "root" (the default) or "covariance", which stores P itself and needs fewer

@@ -24,7 +24,6 @@ class Linear(Learner):
     """Base class of learners whose estimate is wᵀx with coefficients that start at zero."""
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> LinearState:
-        del key
         return LinearState(jnp.zeros(num_features, dtype_of(dtype)))
 
     def predict(self, state: LinearState, x: ArrayLike) -> Array:
