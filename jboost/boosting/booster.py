@@ -26,7 +26,7 @@ from jboost.learners.newton import ForwardNewton
 # The default combiner. The copies of a learner hardly differ until the stream changes; in the
 # directions of their differences z is not known well, and would throw the estimate far off. The
 # forward form of least squares shrinks the estimate just there, where the leverage is large
-# (experiments/README.md compares it with the plain form, for all six models on both streams).
+# (experiments/paper/README.md compares it with the plain form, for all six models on both streams).
 RLS_COMBINER = ForwardNewton(forgetting=0.999, ridge=1.0, max_variance=100.0, shrink=True)
 
 COMBINER = 2**31  # what is folded into a key for the combiner; a learner's number is smaller
