@@ -83,7 +83,7 @@ def groups(models: Sequence[Learner], dtype: DTypeLike) -> list[Group]:
     return [Group(models[p[0]], stacked(p), p) for p in same_structure.values()]
 
 
-class Columns:
+class ResultColumns:
     """The results so far, as columns with a row for each point, key and stream."""
 
     def __init__(self, rows: int, settings: Iterable[str], report: Callable[[int], None]):
@@ -179,7 +179,7 @@ class Job:
         (standard, metric), _ = self._program(batch, *self._data)
         return {name: np.asarray(leaf) for name, leaf in (standard | metric).items()}
 
-    def run(self, runs: np.ndarray, batch: Batch, columns: Columns) -> None:
+    def run(self, runs: np.ndarray, batch: Batch, columns: ResultColumns) -> None:
         """Compute a batch, whose runs have these numbers, and write its results down."""
         columns.fill(self._rows[runs], self.compute(batch))
 

@@ -23,7 +23,7 @@ from jboost.core.step import Observe
 from jboost.running.run import checked_key, checked_stream
 from jboost.sweeps import devices as hardware
 from jboost.sweeps import grid as grids
-from jboost.sweeps.jobs import Columns, Job, Metric, groups
+from jboost.sweeps.jobs import Job, Metric, ResultColumns, groups
 from jboost.sweeps.results import Table
 
 
@@ -101,7 +101,7 @@ def sweep(
     repeats = (1 if keys is None else len(keys), len(inputs))
     rows = np.arange(len(points) * math.prod(repeats)).reshape(-1, *repeats)
     bar = Progress("sweep", rows.size, progress)
-    columns = Columns(rows.size, points[0], bar.add)
+    columns = ResultColumns(rows.size, points[0], bar.add)
 
     def table() -> Table:
         seconds = time.perf_counter() - start
