@@ -14,8 +14,7 @@ from jboost.boosting.models import bnm_dr, bnm_ru, bnm_wu, bsgd_dr, bsgd_ru, bsg
 from jboost.boosting.modes import DataReuse, PoissonReuse, RandomUpdate, Weighted
 from jboost.combiners.convex import BOA, EWA, MLPoly
 from jboost.combiners.mean import NSGD, Uniform
-from jboost.combiners.refined import Refined
-from jboost.combiners.scaled import ScaleAlike
+from jboost.combiners.refined import Refined, ScaleAlike
 from jboost.core import Learner, Transform, model, static
 from jboost.core import metrics as metrics
 from jboost.core.numerics import ase
