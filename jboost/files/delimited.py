@@ -79,17 +79,16 @@ class Delimited(Reader):
         tabs = self._path.removesuffix(".gz").endswith((".tsv", ".tab"))
         self._delimiter = text_format.delimiter or ("\t" if tabs else ",")
         self.decimal = text_format.decimal or "."
-        self._encoding = _checked_encoding(text_format.encoding)
+        self._encoding = _checked_encoding(text_format.encoding or "utf-8")
         self._header = text_format.header is not False
         for name, sign in (("delimiter", self._delimiter), ("decimal", self.decimal)):
             if len(sign) != 1:
                 raise ValueError(f"{name} must be one character; got {sign!r}")
         self.names: list[str] = []
         self._lines = self._below_header()
-        sample = next(self._lines, None)
-        if sample is None:
+        self._sample = next(self._lines, _Lines(0, b""))
+        if not self._sample.text:
             raise DataError(f"{self.label} has a header, in line 1, and no rows")
-        self._sample = sample
         if not self.live:
             self._lines.close()
 
@@ -129,7 +128,7 @@ class Delimited(Reader):
     def _blocks_of_lines(self) -> Generator[_Lines]:
         number, unfinished = 1, bytearray()  # the beginning of a line whose end is not read yet
         with contextlib.closing(self._bytes()) as pieces:
-            for new in pieces:
+            for new in itertools.chain(pieces, [b"\n"]):  # to end the last line
                 text, end, rest = new.rpartition(b"\n")
                 if end:
                     lines = self._in_utf8(number, b"".join((unfinished, text, end)))
@@ -140,8 +139,6 @@ class Delimited(Reader):
                 if len(unfinished) > LONGEST_ROW:
                     size = f"{LONGEST_ROW // 2**20} MB: this is no text with rows"
                     raise DataError(f"{self.label}, line {number} is longer than {size}")
-        if unfinished or number == 1:
-            yield self._in_utf8(number, bytes(unfinished))
 
     def _bytes(self) -> Generator[bytes]:
         """The bytes of the text as they come; a file that is no text is refused."""
@@ -237,9 +234,8 @@ class Delimited(Reader):
             reason = first_line(error)
         else:
             if table.num_rows == lines.count_rows():
-                label, line_of = self.label, lines.line_of
-                rows = table.slice(skipped)
-                return RawBlock(rows, lambda row: f"{label}, line {line_of(skipped + row)}")
+                label, line_of = f"{self.label}, line", lines.line_of
+                return RawBlock(table[skipped:], lambda row: f"{label} {line_of(skipped + row)}")
             reason = "the rows are not as many as the lines"
         self._refuse(lines, kinds, reason)
 
@@ -258,8 +254,8 @@ class Delimited(Reader):
         raise DataError(f"{self.label}, from line {lines.number} on: {reason}")
 
 
-def _checked_encoding(name: str | None) -> str:
-    name = (name or "utf-8").lower().replace("utf8", "utf-8")
+def _checked_encoding(name: str) -> str:
+    name = name.lower().replace("utf8", "utf-8")
     with contextlib.suppress(LookupError):
         if "\n".encode(name) == b"\n":
             return name

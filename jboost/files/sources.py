@@ -1,12 +1,8 @@
 """Turns files, tables, arrays and rows into blocks of numbers for :func:`jboost.run_stream`.
 
-    source = sources.read("houses.csv", target="price")
-    stream = jb.run_stream(model, source)
-
-:func:`read` opens the data with one of the readers (:mod:`.delimited`, :mod:`.tables`), and
-:mod:`.reader` decides from a sample of the first rows what the columns hold. Each pass over the
-:class:`Source` has the reader read the data again, from the start or from the row where a run goes
-on, and :mod:`.columns` turns each block of rows into inputs x and targets d.
+:func:`read` opens the data with a reader (:mod:`.delimited`, :mod:`.tables`), and :mod:`.reader`
+decides from the first rows what the columns hold. Each pass over the :class:`Source` reads the data
+again, and :mod:`.columns` turns each block of rows into inputs x and targets d.
 """
 
 from __future__ import annotations
@@ -65,11 +61,9 @@ def read(
         leaves them, as NaN where missing: a model with ``Impute`` fills them in from the past, any
         other model skips the row. "skip" makes the target of the row missing too, so that no model
         learns from the row. "raise" refuses the row, and also a row without a target.
-      block: how many rows of a table, an array or an iterable make a block; 1 for rows that come
-        slowly.
+      block: how many rows of a table, an array or an iterable make a block; 1 for slow rows.
       names: the names of the columns of an array or of sequences; by default "1", "2", ….
-      delimiter, decimal, encoding, header: how a text file is written; see
-        :class:`jboost.files.delimited.TextFormat`.
+      delimiter, decimal, encoding, header: see :class:`jboost.files.delimited.TextFormat`.
 
     Raises:
       DataError: something is wrong with the data; the message says what, and where.

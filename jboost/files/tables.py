@@ -51,9 +51,8 @@ class Parquet(Reader):
 
     def __init__(self, path: PathLike):
         self.label = os.fspath(path)
-        arrow_error = extras.need("pyarrow", "io").ArrowException
-        self._errors = (arrow_error, OSError, UnicodeDecodeError)
-        parquet = extras.need("pyarrow.parquet", "io")
+        pa, parquet = extras.need("pyarrow", "io"), extras.need("pyarrow.parquet", "io")
+        self._errors = (pa.ArrowException, OSError, UnicodeDecodeError)
         try:
             schema = parquet.read_schema(path)
             self._names: list[str] = schema.names
@@ -145,12 +144,11 @@ class Rows(Reader):
 
     def __init__(self, rows: Peeked, names: Sequence[str] | None, block: int | None):
         self._block, self._rows = block or GATHERED_ROWS, rows
-        first = rows.head[0]
-        self._dicts = isinstance(first, Mapping)
+        self._dicts = isinstance(rows.head[0], Mapping)
         if self._dicts:
             self._names = list(dict.fromkeys(key for row in rows.head for key in row))
         else:
-            self._names = list(names or (str(i) for i in range(1, len(first) + 1)))
+            self._names = list(names or (str(i + 1) for i in range(len(rows.head[0]))))
 
     def sample(self) -> RawBlock:
         pa, arrays = extras.need("pyarrow", "io"), {}
