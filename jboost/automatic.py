@@ -1,14 +1,17 @@
-"""A model with nothing to tune: the library's parts, put together.
+"""auto: a model with nothing to tune.
 
     x → Impute → ┬ lines:     NLMS at two steps, Newton at four memories
-                 ├ networks:  perceptrons under Gauss–Newton at three memories, on the best columns
+                 ├ networks:  four perceptrons under Gauss–Newton, on the best columns
                  └ cubic:     products of the best columns under Newton, in units that hold
                       → Refined, a convex mix and what least squares adds to it → d̂
 
-Every expert scales its inputs and targets by the stream's own past, so that the same settings suit
-streams of any units; what differs from stream to stream (how smooth it is, how fast it changes, how
-long it is) is spanned by the experts and left to the mix. All of it is a booster with dependence 0.
+Every expert scales its inputs and targets by the past of the stream, so the same settings suit
+streams of any units. Streams differ in how smooth they are, how fast they change and how long they
+are. The experts span these differences, and the mix chooses among them. Together they are a booster
+with dependence 0.
 """
+
+from __future__ import annotations
 
 from typing import Any
 
@@ -17,9 +20,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.boosting.boost import boost
-from jboost.combiners.refined import Refined
-from jboost.combiners.scaled import ScaleAlike
-from jboost.core import DType, Key, Learner, Sample, State, checks, model, static
+from jboost.combiners.refined import Refined, ScaleAlike
+from jboost.core import DType, Key, Learner, Sample, State, Transform, checks, model, static
+from jboost.core.learner import instance
 from jboost.learners.gauss_newton import GaussNewton
 from jboost.learners.networks import Perceptron
 from jboost.learners.newton import Newton
@@ -27,24 +30,25 @@ from jboost.learners.sgd import NLMS
 from jboost.transforms import Bias, Impute, Polynomial, Scale, ScaleTarget, Select
 from jboost.transforms.pipelines import pipeline
 
+# experiments/bench/accuracy.py and auto_streams.py measure what these settings give.
 SIZES = {"small": 60, "medium": 150, "large": 300}  # parameters of a network
-STEPS = (0.03, 0.3)
-MEMORIES = (1.0, 0.999, 0.99, 0.95)  # of the lines
-MEMORIES_OF_NETWORKS = (0.9995, 0.9995, 0.998, 0.99)
+STEPS = (0.03, 0.3)  # step sizes of the lines under NLMS
+MEMORIES = (1.0, 0.999, 0.99, 0.95)  # forgetting factors of the lines under Newton
+MEMORIES_OF_NETWORKS = (0.9995, 0.9995, 0.998, 0.99)  # likewise; the networks start differently
 COLUMNS_OF_NETWORKS = 40
 COLUMNS_OF_PRODUCTS = 8  # 164 products of up to three
 
 
 @model
 class Seeded(Learner):
-    """A learner that draws, with a key of its own where none is given.
+    """A learner that draws at random, but also runs without a key.
 
-    The library's other models want an explicit key. This one is for a model that must run as it
-    is: with no key, two runs are the same run; with keys, they are runs of different draws.
+    The library's other models insist on a key. Here two runs without a key draw the same numbers;
+    runs with different keys draw different ones.
 
     Args:
       learner: any learner.
-      seed: names the key that is taken where none is given.
+      seed: the seed of the key where a run has none.
 
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(100)
@@ -57,8 +61,7 @@ class Seeded(Learner):
     seed: int = static(default=0)
 
     def __post_init__(self) -> None:
-        checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
-        object.__setattr__(self, "seed", checks.whole("seed", self.seed, at_least=0))
+        checks.fields(self, learner=instance, seed=checks.a_whole_number(at_least=0))
 
     @property
     def takes_missing(self) -> bool:
@@ -74,38 +77,38 @@ class Seeded(Learner):
         return self.learner.learn(state, sample.replace(key=self._key(sample.key)))
 
     def info(self, state: State, sample: Sample) -> dict[str, Any]:
-        """What the learner reports."""
         return self.learner.info(state, sample.replace(key=self._key(sample.key)))
 
-    def _key(self, key: Any) -> Any:
+    def _key(self, key: Key) -> Array:
         return jax.random.key(self.seed) if key is None else key
 
 
 def experts(size: str | int = "medium") -> dict[str, Learner]:
-    """The experts of :func:`auto` by name, in their order: those of one kind are neighbours."""
-    made: dict[str, Learner] = {}
+    """Return the experts of :func:`auto` by name. Experts of one kind are neighbours."""
+    by_name: dict[str, Learner] = {}
     for step in STEPS:
-        made[f"line, step {step}"] = _scaled(Bias(), NLMS(step))
+        by_name[f"line, step {step}"] = _scaled(Bias(), NLMS(step))
     for beta in MEMORIES:
-        made[f"line, memory {_memory(beta)}"] = _scaled(Bias(), Newton(beta, ridge=0.1))
+        by_name[f"line, memory {_memory(beta)}"] = _scaled(Bias(), Newton(beta, ridge=0.1))
     network = Perceptron(parameters=_parameters(size))
-    for number, beta in enumerate(MEMORIES_OF_NETWORKS):
-        name = f"network {number + 1}, memory {_memory(beta)}"
+    for number, beta in enumerate(MEMORIES_OF_NETWORKS, 1):
         learner = GaussNewton(network, Newton(beta, ridge=1.0))
-        made[name] = _scaled(Select(COLUMNS_OF_NETWORKS), learner)
+        name = f"network {number}, memory {_memory(beta)}"
+        by_name[name] = _scaled(Select(COLUMNS_OF_NETWORKS), learner)
     held = Scale("held", clip=10.0)
-    # The target's units inside: around the pipeline they would hide the first samples from its own.
+    # ScaleTarget stands inside the pipeline: outside, it would withhold the first samples from the
+    # pipeline's own scaler.
     learner = ScaleTarget(Newton(0.99, ridge=0.01), held)
-    made["cubic"] = pipeline(held, Select(COLUMNS_OF_PRODUCTS), Polynomial(3), Bias(), learner)
-    return made
+    by_name["cubic"] = pipeline(held, Select(COLUMNS_OF_PRODUCTS), Polynomial(3), Bias(), learner)
+    return by_name
 
 
 def auto(size: str | int = "medium", *, seed: int = 0) -> Seeded:
-    """A learner with nothing to tune, for raw streams of any scale.
+    """Make a learner with nothing to tune, for raw streams of any scale.
 
     Args:
       size: "small", "medium", "large", or about how many parameters each of its networks has.
-      seed: names the draw of the networks' starts where a run is given no key.
+      seed: the seed of the draws where a run has no key: the networks start at random.
 
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(300)
@@ -122,7 +125,7 @@ def auto(size: str | int = "medium", *, seed: int = 0) -> Seeded:
     return Seeded(pipeline(Impute(), mixed), seed)
 
 
-def _scaled(*parts: Any) -> Learner:
+def _scaled(*parts: Transform | Learner) -> Learner:
     return ScaleTarget(pipeline(Scale(), *parts))
 
 
@@ -133,4 +136,5 @@ def _parameters(size: str | int) -> int:
 
 
 def _memory(forgetting: float) -> str:
+    """Return the number of samples that a forgetting factor remembers."""
     return "∞" if forgetting == 1 else f"{1 / (1 - forgetting):.0f}"

@@ -1,5 +1,6 @@
 """Settings under which every test runs, and what the tests share."""
 
+import gc
 import os
 
 from jaxlib.version import __version_info__ as jaxlib_version
@@ -15,6 +16,7 @@ os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
 import jax
 import pytest
 from hypothesis import settings
+from support import memory
 
 settings.register_profile("jboost", derandomize=True, deadline=None, database=None, max_examples=20)
 settings.load_profile("jboost")
@@ -22,6 +24,17 @@ settings.load_profile("jboost")
 # The library must not lean on implicit promotion: a user may have forbidden it.
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+LARGEST_PROCESS = 1000  # MB; the tests of a laptop stay below 2 GB a process
+
+
+def pytest_runtest_teardown():
+    """Let go of compiled programs when they have filled the memory: few are used again."""
+    if memory.held() > LARGEST_PROCESS:
+        jax.clear_caches()
+        gc.collect()
+        memory.give_back()
 
 
 BEGINNINGS = {}  # of the generators that modules of tests draw from

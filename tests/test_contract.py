@@ -1,4 +1,4 @@
-"""What every learner must do, alone and boosted: one test, driven by the table."""
+"""What every model of the library must do. The models are those of tests/support/table.py."""
 
 import itertools
 
@@ -16,7 +16,7 @@ KEY = jax.random.key(3)
 
 
 def stream(length=T):
-    """Asymmetric, beyond [−1, 1], with an exact zero and a large value."""
+    """Return an asymmetric stream beyond [−1, 1], with an input of zeros and a large target."""
     x = np.random.default_rng(0).normal(size=(length, R)) * [0.3, 1.0, 2.0]
     d = x @ [1.0, -0.5, 0.25] + 0.3
     x[5], d[7] = 0.0, 40.0
@@ -24,7 +24,7 @@ def stream(length=T):
 
 
 def wild_stream():
-    """Every kind of bad sample, four in x and four in d, then four that are only very large."""
+    """Return four bad inputs, four bad targets, then four samples that are only very large."""
     xs, ds = stream()
     bad = [np.nan, np.inf, -np.inf, 1e30]
     xs[range(4), [0, 1, 2, 0]] = bad
@@ -67,12 +67,12 @@ def test_a_cut_stream_is_the_same_stream_bit_for_bit(model):
     xs, ds = stream(24)
     state, trace = jb.run(model, xs, ds, KEY)
     for cuts in [[12], [1, 13]]:
-        part, predictions = None, []
+        resumed, predictions = None, []
         edges = [0, *cuts, 24]
         for start, stop in itertools.pairwise(edges):
-            part, piece = jb.run(model, xs[start:stop], ds[start:stop], KEY, part)
-            predictions.append(piece.prediction)
-        chex.assert_trees_all_equal(part, state)
+            resumed, block = jb.run(model, xs[start:stop], ds[start:stop], KEY, resumed)
+            predictions.append(block.prediction)
+        chex.assert_trees_all_equal(resumed, state)
         chex.assert_trees_all_equal(jnp.concatenate(predictions), trace.prediction)
 
 
@@ -83,10 +83,9 @@ def test_vmap_over_a_stacked_model_equals_separate_runs(model):
     models = [jax.tree.map(lambda leaf, s=s: jnp.float32(leaf) * s, model) for s in scales]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
     together = jax.vmap(lambda model: jb.run(model, xs, ds, KEY)[1].prediction)(stacked)
-    for row, one in zip(together, models, strict=True):
-        np.testing.assert_allclose(
-            row, jb.run(one, xs, ds, KEY)[1].prediction, rtol=2e-4, atol=1e-4
-        )
+    for row, model in zip(together, models, strict=True):
+        alone = jb.run(model, xs, ds, KEY)[1].prediction
+        np.testing.assert_allclose(row, alone, rtol=2e-4, atol=1e-4)
 
 
 # Without jit every operation compiles by itself, so a few models have to do.
@@ -137,6 +136,9 @@ def test_repeats_are_that_many_updates(learner, x64):
         for _ in range(n):
             many = learner.update(many, x, d, weight=0.7)
         once = learner.update(start, x, d, weight=0.7, repeats=jnp.asarray(n, jnp.int32))
+        chex.assert_trees_all_equal(learner.update(start, x, d, weight=0.7, repeats=n), once)
+        if n == 0:
+            chex.assert_trees_all_equal(once, start)
         np.testing.assert_allclose(many.w, once.w, rtol=1e-8, atol=1e-10)
         if hasattr(many, "T"):
             np.testing.assert_allclose(many.T.T @ many.T, once.T.T @ once.T, rtol=1e-8, atol=1e-9)

@@ -34,8 +34,8 @@ import jboost as jb
 KEY = jax.random.key(8)
 
 
-def same(one, other):
-    chex.assert_trees_all_equal(one, other)
+def same(actual, expected):
+    chex.assert_trees_all_equal(actual, expected)
 
 
 def blocks(xs, ds, cuts):
@@ -45,7 +45,7 @@ def blocks(xs, ds, cuts):
 
 
 def check(model, stream, cuts, double, path):
-    """The promises of the library, of one model on one stream."""
+    """Check the promises of the library with one model on one stream."""
     with jax.enable_x64(double):
         xs, ds = samples(stream, np.float64 if double else np.float32)
         run = jb.run_stream(model, blocks(xs, ds, []), KEY, ahead=0)
@@ -62,16 +62,16 @@ def check(model, stream, cuts, double, path):
         np.testing.assert_array_equal(skipped, bad)
 
         # Any partition, with a checkpoint between two blocks, is the same run.
-        state, position, pieces = None, 0, []
+        state, position, predictions = None, 0, []
         for block in blocks(xs, ds, cuts):
-            part = jb.run_stream(model, [block], KEY, state, ahead=0)
-            pieces += [piece.prediction for piece in part]
-            state, position = part.state, position + len(block[1])
+            run_of_block = jb.run_stream(model, [block], KEY, state, ahead=0)
+            predictions += [result.prediction for result in run_of_block]
+            state, position = run_of_block.state, position + len(block[1])
             if position == T:
                 supplied = "optimizer=" in repr(model)  # optax's functions are not written
                 jb.save(path, model, state, KEY, supply_model=supplied)
                 model, state, _ = jb.load(path, model if supplied else None)
-        same(np.concatenate(pieces), prediction)
+        same(np.concatenate(predictions), prediction)
         same(state, run.state)
 
         # Samples that are none leave every bit.
@@ -114,7 +114,7 @@ def check_forms(model, seed):
     for leaf, wide in zip(jax.tree.leaves(state), jax.tree.leaves(double), strict=True):
         assert wide.dtype == (jnp.float64 if leaf.dtype == jnp.float32 else leaf.dtype)
     two = jax.tree.map(lambda leaf: jnp.stack([jnp.asarray(leaf, jnp.float32)] * 2), model)
-    stacked = jax.vmap(lambda one: jb.run(one, xs, ds, KEY)[1].prediction)(two)
+    stacked = jax.vmap(lambda model: jb.run(model, xs, ds, KEY)[1].prediction)(two)
     np.testing.assert_allclose(stacked[0], trace.prediction, rtol=1e-3, atol=1e-3)
     same(stacked[0], stacked[1])
     update = jax.jit(model.update)
@@ -148,8 +148,8 @@ def test_boosters_in_a_list_keep_their_own_settings():
     xs, ds = (a[:T] for a in samples((0, []), np.float32))
     model = jb.boost(experts, target_mse=0.1, dependence=0.0)
     _, trace = jb.run(model, xs, ds, observe=estimates)
-    for k, one in enumerate(experts):
-        alone = jb.run(one, xs, ds)[1].prediction
+    for k, expert in enumerate(experts):
+        alone = jb.run(expert, xs, ds)[1].prediction
         np.testing.assert_allclose(trace.observed[:, k], alone, rtol=1e-5, atol=1e-6)
 
 
@@ -177,8 +177,8 @@ def test_errors_whose_squares_overflow_do_not_end_a_booster(dependence):
 @pytest.mark.parametrize("r", [3, 20])
 def test_the_width_of_a_state_is_found_where_narrow_ones_are_different(model, r, tmp_path):
     state = model.init(r, jnp.float32, key=KEY)
-    jb.save(tmp_path / "kept.npz", model, state, KEY)
-    same(jb.load(tmp_path / "kept.npz")[1], state)
+    jb.save(tmp_path / "saved.npz", model, state, KEY)
+    same(jb.load(tmp_path / "saved.npz")[1], state)
 
 
 # ------------------------------------------------------------------------------ what theory says
@@ -201,8 +201,8 @@ def test_weights_are_weights(target_mse, dependence, guarantee, spent, stream):
     mode, chain = spent
     emphasis = {"dependence": dependence} if guarantee is None else {"guarantee": guarantee}
     model = jb.boost(jb.SGD(0.5), 4, target_mse=target_mse, mode=mode, chain=chain, **emphasis)
-    for part in (slice(T), slice(T, None)):
-        _, trace = jb.run(model, xs[part], ds[part], KEY, observe=weights)
+    for half in (slice(T), slice(T, None)):
+        _, trace = jb.run(model, xs[half], ds[half], KEY, observe=weights)
         lam, delta, updates = (np.asarray(a) for a in trace.observed)
         good = ~np.asarray(trace.skipped)
         assert (lam[good, 0] == 1).all() and (lam[~good] == 0).all() and (updates[~good] == 0).all()
@@ -271,7 +271,7 @@ orderless = st.one_of(
     model=st.one_of(
         boosted(orderless),
         st.builds(
-            lambda parts, learner: jb.pipeline(*parts, jb.ScaleTarget(learner)),
+            lambda steps, learner: jb.pipeline(*steps, jb.ScaleTarget(learner)),
             st.sampled_from([[jb.Scale()], [jb.Impute(), jb.Scale("range")], [jb.Bias()]]),
             boosted(orderless),
         ),
@@ -283,10 +283,10 @@ orderless = st.one_of(
 def test_the_order_of_the_columns_does_not_matter(model, order, seed):
     with jax.enable_x64(True):
         xs, ds = samples((seed, []), np.float64)
-        one, other = (
+        plain, reordered = (
             jb.run(model, x[:T], ds[:T], KEY)[1].prediction for x in (xs, xs[:, list(order)])
         )
-    np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(plain, reordered, rtol=1e-6, atol=1e-8)
 
 
 # ------------------------------------------------------------------------------ counters

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from experiments.shared import data
 from experiments.shared.experiment import command_line, parsed, read_json, write_json
+from experiments.shared.peers import river_predictions
 from jboost.paper import datasets
-from jboost.reports.peers import river_predictions
 
 FILE = Path(__file__).parent / "results" / "peers.json"
 ROWS = 8_192

@@ -25,10 +25,10 @@ import jboost as jb
 from experiments.bench import accuracy_peers as peers
 from experiments.shared import markdown
 from experiments.shared.experiment import Experiment
+from experiments.shared.peers import river_predictions
 from jboost import catalogue
 from jboost.automatic import auto
 from jboost.paper import datasets
-from jboost.reports.peers import river_predictions
 
 RIVALS = tuple(
     name + peers.SCALED for name in ("HoeffdingAdaptiveTreeRegressor", "AMRules", "ARFRegressor")

@@ -121,8 +121,10 @@ def singles(samples: int) -> dict[str, dict[str, float]]:
     from river import datasets, ensemble, linear_model, preprocessing
 
     import jboost as jb
+    from jboost.adapters import compute_in_calling_thread
     from jboost.adapters.river import OnlineRegressor
 
+    compute_in_calling_thread()
     stream = [(x, y) for x, y in datasets.TrumpApproval().take(samples)]
     bag = ensemble.BaggingRegressor(linear_model.LinearRegression(), n_models=20, seed=0)
     sgd = jb.bsgd_wu(20, target_mse=0.1, step_size=0.01)

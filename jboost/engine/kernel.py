@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
 from jboost.core import Key
 from jboost.core.products import written_for
@@ -85,7 +86,8 @@ def one_kernel(
 
     # A constant operand counts as unused too; behind the barrier XLA does not know it for one.
     outputs = jax.jit(call)(*jax.lax.optimization_barrier((operands, changed)))
-    return set_xla_metadata(outputs, xla_cpu_small_call="true", inlineable="false")
+    tagged: Any = set_xla_metadata(outputs, xla_cpu_small_call="true", inlineable="false")
+    return tagged
 
 
 def _corners(operands: Any) -> Array:
@@ -116,9 +118,9 @@ def key_words(key: Key) -> tuple[Array | None, str | None]:
     return jax.random.key_data(key), str(jax.random.key_impl(key))
 
 
-def key_of(words: Array | None, generator: str | None) -> Array | None:
+def key_of(words: ArrayLike | None, generator: str | None) -> Array | None:
     """Return the key that :func:`key_words` took apart."""
-    return None if words is None else jax.random.wrap_key_data(words, impl=generator)
+    return None if words is None else jax.random.wrap_key_data(jnp.asarray(words), impl=generator)
 
 
 quickly = functools.partial(outermost, level=QUICKEST_LEVEL)

@@ -54,24 +54,19 @@ _Tree = TypeVar("_Tree")
 class Walk(NamedTuple):
     """How the copies of one booster are updated.
 
-    order: "together" (one batched update), "side by side" (the same with the copies along the last
-      axis), or "one by one", which does not compute the updates that a random mode did not draw.
-    idle: how many idle copies join the real ones.
+    The order is "together" (one batched update), "side by side" (the same with the copies along the
+    last axis), or "one by one", which skips the updates that a random mode did not draw.
     """
 
     order: str
-    idle: int
+    idle: int  # how many idle copies join the real ones
 
 
 class Layout(NamedTuple):
-    """All that differs between a model and its layout.
+    """All that differs between a model and its layout."""
 
-    walks: how each of the outermost boosters is walked, in the order of the model's tree.
-    whole_vectors: whether the rows of large matrices are filled up.
-    """
-
-    walks: tuple[Walk, ...] = ()
-    whole_vectors: bool = False
+    walks: tuple[Walk, ...] = ()  # of the outermost boosters, in the order of the model's tree
+    whole_vectors: bool = False  # whether the rows of large matrices are filled up
 
     @property
     def skips(self) -> bool:
@@ -126,9 +121,6 @@ def put_back(layout: Layout, state: State) -> State:
     return state
 
 
-# ------------------------------------------------------------------------------------- boosters
-
-
 @model
 class _LaidOutBooster(Boosted):
     """A booster in the engine's layout; its ``sizes`` count the idle copies."""
@@ -157,21 +149,15 @@ class _LaidOutBooster(Boosted):
             return trailing.vmap(call, size)(varied, rows)
 
     def _each_that_learns(
-        self,
-        f: Callable[..., State],
-        learner: Learner,
-        size: int,
-        states: State,
-        lam: Array | None,
-        repeats: Array | None,
-        keys: Array | None,
+        self, f: Callable[..., State], learner: Learner, size: int, *rows: State
     ) -> State:
+        states, _, repeats, _ = rows
         if self.order != "one by one" or repeats is None:
-            return super()._each_that_learns(f, learner, size, states, lam, repeats, keys)
+            return super()._each_that_learns(f, learner, size, *rows)
         varied, copy_with = copies.apart(learner)
 
         def update(k: Array, states: State) -> State:
-            *row, values = _row(k, (states, lam, repeats, keys, varied))
+            values, *row = _row(k, (varied, states, *rows[1:]))
             new = f(copy_with(values), *row)
             return jax.tree.map(
                 lambda rows, row: jax.lax.dynamic_update_index_in_dim(rows, row, k, 0), states, new
@@ -228,7 +214,9 @@ def _laid_out(booster: Boosted, walk: Walk) -> Boosted:
 def _with_idle_settings(model: _Tree, idle: int) -> _Tree:
     leaves, structure = jax.tree.flatten(model)
     pairs = zip(leaves, copies.differs_by_copy(model), strict=True)
-    return structure.unflatten([_with_idle(leaf, idle) if own else leaf for leaf, own in pairs])
+    return structure.unflatten(
+        [_with_idle(leaf, idle) if varies else leaf for leaf, varies in pairs]
+    )
 
 
 def _with_idle(leaf: ArrayLike, idle: int) -> Array:
@@ -264,27 +252,25 @@ def _row(k: Array, tree: _Tree) -> _Tree:
     return jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, k, keepdims=False), tree)
 
 
-# ------------------------------------------------------------------------------------- matrices
+class _Wide:
+    """Mixed into a Newton learner: its states start with rows that are filled up."""
+
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> NewtonState:
+        return _filled_up(super().init(num_features, dtype, key=key))  # type: ignore[misc]
 
 
 @model
-class _WideNewton(Newton):
-    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> NewtonState:
-        return _filled_up(super().init(num_features, dtype, key=key))
+class _WideNewton(_Wide, Newton): ...
 
 
 @model
-class _WideForwardNewton(ForwardNewton):
-    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> NewtonState:
-        return _filled_up(super().init(num_features, dtype, key=key))
+class _WideForwardNewton(_Wide, ForwardNewton): ...
 
 
 def _with_whole_vectors(learner: Newton | ForwardNewton) -> Newton | ForwardNewton:
     wide = _WideNewton if isinstance(learner, Newton) else _WideForwardNewton
-    copy = object.__new__(wide)  # not by its constructor: fields may hold anything under tracing
-    for field in dataclasses.fields(learner):
-        object.__setattr__(copy, field.name, getattr(learner, field.name))
-    return copy
+    fields = {field.name: getattr(learner, field.name) for field in dataclasses.fields(learner)}
+    return wide(**fields)
 
 
 def _filled_up(state: NewtonState) -> NewtonState:
@@ -304,9 +290,6 @@ def _with_matrix(state: NewtonState, f: Callable[[Array], Array]) -> NewtonState
     if isinstance(state, RootState):
         return state._replace(T=f(state.T))
     return state._replace(P=f(state.P))
-
-
-# ---------------------------------------------------------------------------------------- trees
 
 
 def _outermost(tree: Any, kind: type) -> list[Any]:

@@ -7,6 +7,7 @@ wins, because its products use all cores and tiles. Setting the environment vari
 ``JBOOST_ENGINE=plain``, or calling ``jboost.engine.use("plain")``, turns it off.
 """
 
+import functools
 import logging
 import os
 import weakref
@@ -38,20 +39,13 @@ _choice = checks.choice("JBOOST_ENGINE", os.environ.get("JBOOST_ENGINE", "auto")
 
 
 class Plan(NamedTuple):
-    """How a run is compiled.
+    """How a run is compiled."""
 
-    kernel: whether as one kernel.
-    reason: why, in words.
-    layout: how model and state lie in memory meanwhile.
-    long: whether the program is one of very many operations.
-    level: the compiler's optimisation level, None for its own.
-    """
-
-    kernel: bool
-    reason: str
-    layout: Layout = Layout()
-    long: bool = False
-    level: int | None = None
+    kernel: bool  # whether as one kernel
+    reason: str  # why, in words
+    layout: Layout = Layout()  # how model and state lie in memory meanwhile
+    long: bool = False  # whether the program has more than LONG operations
+    level: int | None = None  # the compiler's optimisation level, None for its own
 
 
 def use(form: str) -> None:
@@ -85,11 +79,7 @@ def objection(size: int, platforms: set[str]) -> str | None:
     if platforms != {"cpu"}:
         return f"the stream lies on {', '.join(sorted(platforms))}"
     if not FIRST_TESTED <= jax.__version_info__[:3] <= LAST_TESTED:
-        _say_once(
-            f"one kernel is not tested with jax {jax.__version__}, but from "
-            f"{_dotted(FIRST_TESTED)} to {_dotted(LAST_TESTED)}: runs take the slower plain form"
-        )
-        return f"one kernel is not tested with jax {jax.__version__}"
+        return _warn_of_version()
     if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
         return "jit is disabled"
     if size > LARGEST_KERNEL:
@@ -156,14 +146,9 @@ class Plans:
         return plans[seen]
 
 
-_said: set[str] = set()
-
-
-def _say_once(line: str) -> None:
-    if line not in _said:
-        _said.add(line)
-        log.warning(line)
-
-
-def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))
+@functools.cache  # once a process
+def _warn_of_version() -> str:
+    reason = f"one kernel is not tested with jax {jax.__version__}"
+    first, last = (".".join(map(str, version)) for version in (FIRST_TESTED, LAST_TESTED))
+    log.warning("%s, but from %s to %s: runs take the slower plain form", reason, first, last)
+    return reason

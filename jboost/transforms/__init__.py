@@ -1,35 +1,25 @@
-"""What stands before a learner, one file per family; ``base`` is the protocol they share."""
+"""Transforms: what stands before a learner and turns its input x into x′.
 
-from jboost.core import Transform
-from jboost.transforms.held import Held
-from jboost.transforms.lags import Lags, LagsState
-from jboost.transforms.maps import (
-    Bias,
-    FourierState,
-    Polynomial,
-    RandomFourier,
-)
+`scale` puts columns into units of their own (`moments` and `held` follow those units), `missing`
+fills gaps, `maps` computes new columns, `lags` adds earlier samples, `select` chooses columns and
+`target` scales the target. `pipelines` makes one learner of transforms and a learner. May import
+from `core` and `learners`.
+"""
+
+from jboost.transforms.lags import Lags
+from jboost.transforms.maps import Bias, Polynomial, RandomFourier
 from jboost.transforms.missing import Impute
-from jboost.transforms.moments import Moments
-from jboost.transforms.scale import Range, Scale
-from jboost.transforms.select import Select, SelectState
-from jboost.transforms.target import ScaledState, ScaleTarget
+from jboost.transforms.scale import Scale
+from jboost.transforms.select import Select
+from jboost.transforms.target import ScaleTarget
 
 __all__ = [
     "Bias",
-    "FourierState",
-    "Held",
     "Impute",
     "Lags",
-    "LagsState",
-    "Moments",
     "Polynomial",
     "RandomFourier",
-    "Range",
     "Scale",
     "ScaleTarget",
-    "ScaledState",
     "Select",
-    "SelectState",
-    "Transform",
 ]

@@ -1,4 +1,4 @@
-"""What came before, as inputs: a learner behind it forecasts."""
+"""Lags: earlier inputs and targets beside the present input, so that a learner can forecast."""
 
 from typing import NamedTuple
 
@@ -11,24 +11,31 @@ from jboost.core.numerics import dtype_of, known
 
 
 class LagsState(NamedTuple):
-    """Whether there was a sample; the latest inputs and targets, newest first; None if of none."""
+    """The latest samples.
 
-    some: Array
+    started: whether any sample was seen, False at the start.
+    inputs: the latest p inputs, (p, r), newest first, zeros at the start; None where p = 0.
+    targets: the latest q targets, (q,), newest first, zeros at the start; None where q = 0.
+    """
+
+    started: Array
     inputs: Array | None
     targets: Array | None
 
 
 @model
 class Lags(Transform):
-    """The inputs of the last p samples and the targets of the last q, beside the present input.
+    """Appends the inputs of the last p samples and the targets of the last q to the present input.
 
         x′_t = (x_t, x_{t−1}, …, x_{t−p}, d_{t−1}, …, d_{t−q})
 
-    With q > 0 a linear learner behind it is an autoregressive model. Until there are as many, the
-    oldest value stands for the earlier ones; on the very first sample of all there is no target,
-    so a learner learns nothing from it. A sample without an answer is left out of the lags too.
-    Inside a booster whose mode draws, a learner's own lags would be those of the samples it drew:
-    put Lags before the booster.
+    With q > 0 a linear learner behind it is an autoregressive model. As long as there are fewer
+    samples, the oldest one stands for those before it. The very first sample has no earlier target:
+    its lagged targets are NaN, so a learner learns nothing from it. A sample without an answer
+    enters no lags.
+
+    Put Lags before a booster, not inside: where a mode draws which samples a learner updates on,
+    the lags inside that learner would be those of the drawn samples.
 
     Args:
       inputs: p ≥ 0.
@@ -48,9 +55,8 @@ class Lags(Transform):
     targets: int = static(default=0)
 
     def __post_init__(self) -> None:
-        for name in ("inputs", "targets"):
-            count = checks.whole(name, getattr(self, name), at_least=0)
-            object.__setattr__(self, name, count)
+        count = checks.a_whole_number(at_least=0)
+        checks.fields(self, inputs=count, targets=count)
         if self.inputs + self.targets == 0:
             raise ValueError(
                 "inputs or targets must be above 0, or nothing is delayed; got 0 for both"
@@ -63,36 +69,35 @@ class Lags(Transform):
         del key
         dtype = dtype_of(dtype)
         return LagsState(
-            some=jnp.zeros((), bool),
+            started=jnp.zeros((), bool),
             inputs=jnp.zeros((self.inputs, num_features), dtype) if self.inputs else None,
             targets=jnp.zeros(self.targets, dtype) if self.targets else None,
         )
 
     def apply(self, state: LagsState, x: ArrayLike) -> Array:
-        some, inputs, targets = state
+        started, inputs, targets = state
         dtype = next(a.dtype for a in (inputs, targets) if a is not None)
         x = jnp.asarray(x, dtype)
         columns = [x]
         if inputs is not None:
-            oldest = jnp.broadcast_to(x, inputs.shape)
-            columns.append(jnp.where(some, inputs, oldest).ravel())
+            columns.append(jnp.where(started, inputs, jnp.broadcast_to(x, inputs.shape)).ravel())
         if targets is not None:
-            columns.append(jnp.where(some, targets, jnp.nan))
+            columns.append(jnp.where(started, targets, jnp.nan))
         return jnp.concatenate(columns)
 
     def learn(self, state: LagsState, sample: Sample) -> LagsState:
-        some, inputs, targets = state
+        started, inputs, targets = state
         if inputs is not None:
-            inputs = _pushed(inputs, known(sample.x, inputs.dtype), some)
+            inputs = _pushed(inputs, known(sample.x, inputs.dtype), started)
         if targets is not None:
-            targets = _pushed(targets, sample.d, some)
-        return LagsState(jnp.ones_like(some), inputs, targets)
+            targets = _pushed(targets, sample.d, started)
+        return LagsState(jnp.ones_like(started), inputs, targets)
 
 
-def _pushed(line: Array, newest: Array, some: Array) -> Array:
-    """The line with one more in front and the last gone; the first ever fills all of it."""
-    return jnp.where(
-        some,
-        jnp.concatenate([newest[None], line[:-1]]),
-        jnp.broadcast_to(newest, line.shape),
-    )
+def _pushed(values: Array, newest: Array, started: Array) -> Array:
+    """Return the values with the newest in front and without the oldest.
+
+    The first value of all takes every place.
+    """
+    later = jnp.concatenate([newest[None], values[:-1]])
+    return jnp.where(started, later, jnp.broadcast_to(newest, values.shape))

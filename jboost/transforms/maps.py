@@ -1,4 +1,6 @@
-"""Fixed maps of the inputs: nothing is learned."""
+"""Fixed maps of the input, which learn nothing: Bias, Polynomial and RandomFourier."""
+
+from __future__ import annotations
 
 from itertools import combinations_with_replacement
 from typing import NamedTuple
@@ -10,15 +12,14 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import DType, Key, Number, Transform, checks, model, static
-from jboost.core.arrays import real
 from jboost.core.learner import required_key
-from jboost.core.numerics import dtype_of, known
+from jboost.core.numerics import dtype_of, known, real
 from jboost.core.products import matvec
 
 
 @model
 class Bias(Transform):
-    """A column of ones, so that a linear learner has a constant.
+    """Appends a column of ones, so that a linear learner has a constant.
 
     >>> Bias().apply((), jnp.array([0.5, 2.0])).tolist()
     [0.5, 2.0, 1.0]
@@ -39,13 +40,10 @@ class Bias(Transform):
 
 @model
 class Polynomial(Transform):
-    """The columns and all products of up to ``degree`` of them: x_i, x_i x_j with i ≤ j, ….
+    """Appends all products of two up to ``degree`` columns: x_i x_j with i ≤ j, ….
 
-    For degree 2 there are r + r(r + 1)/2. Put :class:`Scale` before it: products of large numbers
-    are larger still, and from one beyond 1e15 nothing is learned.
-
-    Between ``Scale()`` and ``Bias()`` before Newton it takes the error on mv from .041 to .003, on
-    kin8nm from .082 to .067 and on protein from .244 to .229 (first 8,192 rows, [−1, 1] targets).
+    For degree 2 that makes r + r(r + 1)/2 columns. Put :class:`Scale` before it: products of large
+    numbers are larger still, and a sample with a product beyond 1e15 is not learned.
 
     Args:
       degree: at least 2.
@@ -57,7 +55,7 @@ class Polynomial(Transform):
     degree: int = static(default=2)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "degree", checks.whole("degree", self.degree, at_least=2))
+        checks.fields(self, degree=checks.a_whole_number(at_least=2))
 
     def width(self, num_features: int) -> int:
         return sum(len(self._products(num_features, p)) for p in range(1, self.degree + 1))
@@ -68,6 +66,7 @@ class Polynomial(Transform):
         x = known(x, x.dtype)
         columns = [x]
         for p in range(2, self.degree + 1):
+            # A product of p columns is a product of p − 1, which is there already, and a column.
             shorter = {factors: i for i, factors in enumerate(self._products(len(x), p - 1))}
             factors = self._products(len(x), p)
             first = np.array([shorter[f[:-1]] for f in factors])
@@ -77,11 +76,16 @@ class Polynomial(Transform):
 
     @staticmethod
     def _products(num_features: int, degree: int) -> list[tuple[int, ...]]:
+        """Return the columns that are multiplied, for each product of ``degree`` of them."""
         return list(combinations_with_replacement(range(num_features), degree))
 
 
 class FourierState(NamedTuple):
-    """Frequencies W (a row for each feature, for ℓ = 1) and phases b."""
+    """The map, drawn at the start and never changed.
+
+    W: the frequencies for ℓ = 1, (D, r), a row for each feature.
+    b: the phases, (D,).
+    """
 
     W: Array
     b: Array
@@ -89,25 +93,25 @@ class FourierState(NamedTuple):
 
 @model
 class RandomFourier(Transform):
-    """Random Fourier features: a linear learner behind them is a kernel method.
+    """Turns x into random Fourier features: a linear learner behind them is a kernel method.
 
         x′_i = √(2/D) cos(w_iᵀx/ℓ + b_i),    w_i ~ N(0, I),  b_i ~ U(0, 2π),  i = 1 … D
 
-    The inner product of two x′ is close to the Gaussian kernel exp(−‖x − z‖²/(2ℓ²)), to about
-    1/√D. W and b are drawn by ``init``, so copies of a learner in a booster have different ones;
-    ℓ is not part of them, and can be swept and differentiated. ‖x′‖² is about 1 whatever D: an SGD
-    behind it takes steps up to 1, and Newton's ridge weighs as in any kernel method.
+    The inner product of the x′ of two inputs x and z is the Gaussian kernel exp(−‖x − z‖²/(2ℓ²)),
+    with an error of about 1/√D. ``init`` draws the w_i and b_i, so copies of a learner in a booster
+    have different maps. ℓ is a setting: it can be swept and differentiated. ‖x′‖² is about 1
+    whatever D is: an SGD behind it takes steps up to 1, and Newton's ridge weighs as in any kernel
+    method.
 
-    With D = 300 before ``Newton(ridge=0.001)`` and ℓ = 2.5, on inputs and targets in [−1, 1]: .035
-    on kin8nm, .085 on puma8nh, .0045 on compactiv (first 8,192 rows, mean over four keys), where a
-    linear Newton has .083, .136 and .043. Columns in [−1, 1] want an ℓ of about 1 to 4; behind
-    ``Scale()``, whose columns have variance 1, twice as much.
+    Columns in [−1, 1] suit an ℓ of about 1 to 4; behind ``Scale()``, whose columns have variance 1,
+    twice that. ``experiments/bench/nonlinear.py`` has figures: with D = 300 before Newton the error
+    on kin8nm is .035, where a linear Newton has .083.
 
     A. Rahimi, B. Recht, Random features for large-scale kernel machines, NIPS 2007.
 
     Args:
       num_features: D ≥ 1.
-      length_scale: ℓ > 0, a distance between inputs over which the target changes; a scalar, or
+      length_scale: ℓ > 0, the distance between inputs over which the target changes; a scalar, or
         (m,) inside a booster of m learners.
 
     >>> import jax
@@ -122,10 +126,11 @@ class RandomFourier(Transform):
     length_scale: Number = 1.0
 
     def __post_init__(self) -> None:
-        count = checks.whole("num_features", self.num_features, at_least=1)
-        object.__setattr__(self, "num_features", count)
-        length_scale = checks.number("length_scale", self.length_scale, above=0)
-        object.__setattr__(self, "length_scale", length_scale)
+        checks.fields(
+            self,
+            num_features=checks.a_whole_number(at_least=1),
+            length_scale=checks.a_number(above=0),
+        )
 
     @property
     def needs_key(self) -> bool:
@@ -136,10 +141,10 @@ class RandomFourier(Transform):
         return self.num_features
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> FourierState:
-        of_w, of_b = jax.random.split(required_key(key))
-        # float32 whatever the state's type, so that a key draws the same map in each
-        W = jax.random.normal(of_w, (self.num_features, num_features), jnp.float32)
-        b = jax.random.uniform(of_b, (self.num_features,), jnp.float32, maxval=2 * np.pi)
+        key_W, key_b = jax.random.split(required_key(key))
+        # In float32 whatever the dtype of the state, so that a key draws the same map in each.
+        W = jax.random.normal(key_W, (self.num_features, num_features), jnp.float32)
+        b = jax.random.uniform(key_b, (self.num_features,), jnp.float32, maxval=2 * np.pi)
         return FourierState(W.astype(dtype_of(dtype)), b.astype(dtype_of(dtype)))
 
     def apply(self, state: FourierState, x: ArrayLike) -> Array:

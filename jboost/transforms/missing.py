@@ -1,4 +1,4 @@
-"""Inputs with gaps."""
+"""Impute: inputs with gaps."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -13,13 +13,13 @@ CLIP = 5.0  # deviations: an absurd value moves a mean no farther than this
 
 @model
 class Impute(Transform):
-    """Missing entries of x (NaN, infinite, beyond 1e15) replaced by their column's mean so far.
+    """Replaces missing entries of x (NaN, infinite, beyond 1e15) by their column's mean so far.
 
-    Before a column's first value that is 0. Behind :class:`Scale`, which lets missing entries pass,
-    the mean is near 0 from the start whatever the units, so put Scale first.
+    Before the first value of a column that mean is 0. Put :class:`Scale` first: it lets missing
+    entries pass, and behind it the mean is near 0 from the start, whatever the units.
 
     Args:
-      indicators: whether to append a column for each, 1 where its entry was missing.
+      indicators: whether to append a column for each column, 1 where its entry was missing.
 
     >>> import jax.numpy as jnp
     >>> impute = Impute(indicators=True)

@@ -3,8 +3,10 @@
     x → t₁ → x′ → t₂ → x″ → … → learner → d̂
 
 The learner learns on the very input that it predicted from. Only then do the transforms learn, each
-from its own input, so a prediction never knows more than the past and its x.
+from its own input, so a prediction depends on the past and the present x alone.
 """
+
+from __future__ import annotations
 
 from typing import Any, NamedTuple
 
@@ -12,24 +14,29 @@ import jax
 from jax import Array
 from jax.typing import ArrayLike
 
-from jboost.core import DType, Key, Learner, Sample, State, Transform, checks, model
-from jboost.core.arrays import real
+from jboost.core import DType, Key, Learner, Sample, State, Transform, Wrapper, checks, model
+from jboost.core.learner import instance
+from jboost.core.numerics import real
 
 
 class PipelineState(NamedTuple):
-    """What each transform knows, and the learner."""
+    """The state of a pipeline.
+
+    transforms: the state of each transform.
+    learner: the state of the learner.
+    """
 
     transforms: tuple[State, ...]
     learner: State
 
 
 @model
-class Pipeline(Learner):
+class Pipeline(Wrapper):
     """Transforms, then a learner. Made by :func:`pipeline`.
 
-    ``weight`` and ``repeats`` are the learner's. The transforms learn a sample once, and not at all
-    where either is zero. A sample whose d is unusable changes nothing; nor does one whose x is,
-    unless an ``Impute`` comes before what needs it whole.
+    ``weight`` and ``repeats`` are for the learner. The transforms learn a sample once, and not at
+    all where one of the two is zero. A sample whose d is unusable changes nothing. Nor does a
+    sample with an unusable entry of x, unless an ``Impute`` comes before whatever needs all of x.
     """
 
     transforms: tuple[Transform, ...]
@@ -51,9 +58,9 @@ class Pipeline(Learner):
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> PipelineState:
         states, width = [], num_features
         for number, transform in enumerate(self.transforms):
-            states.append(transform.init(width, dtype, key=_own(key, number)))
+            states.append(transform.init(width, dtype, key=_folded(key, number)))
             width = transform.width(width)
-        learner = self.learner.init(width, dtype, key=_own(key, len(self.transforms)))
+        learner = self.learner.init(width, dtype, key=_folded(key, len(self.transforms)))
         return PipelineState(tuple(states), learner)
 
     def predict(self, state: PipelineState, x: ArrayLike) -> Array:
@@ -61,28 +68,23 @@ class Pipeline(Learner):
 
     def learn(self, state: PipelineState, sample: Sample) -> PipelineState:
         inputs = self.inputs(state, sample.x)
-        told = sample.with_input(inputs[-1], self.learner.takes_missing)
+        transformed = sample.with_input(inputs[-1], self.learner.takes_missing)
         transforms = self.transforms_after(state, inputs, sample)
-        return PipelineState(transforms, self.learner.learn(state.learner, told))
+        return PipelineState(transforms, self.learner.learn(state.learner, transformed))
 
     def info(self, state: PipelineState, sample: Sample) -> dict[str, Any]:
-        """Report what the learner reports."""
-        last = self.inputs(state, sample.x)[-1]
-        told = sample.with_input(last, self.learner.takes_missing)
-        return self.learner.info(state.learner, told)
-
-    @property
-    def knows_leverage(self) -> bool:
-        return self.learner.knows_leverage
+        x = self.inputs(state, sample.x)[-1]
+        transformed = sample.with_input(x, self.learner.takes_missing)
+        return self.learner.info(state.learner, transformed)
 
     def leverage(self, state: PipelineState, x: ArrayLike) -> Array:
         return self.learner.leverage(state.learner, self.inputs(state, x)[-1])
 
     def inputs(self, state: PipelineState, x: ArrayLike) -> list[Array]:
-        """Return the input of each transform, and last that of the learner."""
+        """Return the input of each transform and, last, the input of the learner."""
         inputs = [real(x)]
-        for transform, state_of_it in zip(self.transforms, state.transforms, strict=True):
-            inputs.append(transform.apply(state_of_it, inputs[-1]))
+        for transform, transform_state in zip(self.transforms, state.transforms, strict=True):
+            inputs.append(transform.apply(transform_state, inputs[-1]))
         return inputs
 
     def transforms_after(
@@ -98,16 +100,15 @@ class Pipeline(Learner):
 
 
 def pipeline(*parts: Transform | Learner) -> Pipeline:
-    """Transforms in the order in which they are applied, then a learner: a learner for raw streams.
+    """Make one learner of transforms, in the order in which they are applied, and a learner.
 
     Args:
       parts: any number of transforms (``Scale``, ``Bias``, ``Impute``, ``RandomFourier``, …) and,
-        last, a learner: a booster too, or another pipeline.
+        last, a learner, which may be a booster or another pipeline.
 
-    >>>     >>> import jboost as jb
-    >>> from jboost.transforms import Bias, Scale, ScaleTarget
+    >>> import jax.numpy as jnp, jboost as jb
     >>> xs, ds = jb.streams.duffing(500)
-    >>> model = pipeline(Scale(), Bias(), ScaleTarget(jb.Newton(0.99)))
+    >>> model = pipeline(jb.Scale(), jb.Bias(), jb.ScaleTarget(jb.Newton(0.99)))
     >>> units = jnp.array([[1e-6, 1.0, 1e6]])
     >>> plain, other = (jb.mse(model, *data) for data in [(xs, ds), (xs * units, 1e4 * ds)])
     >>> bool(abs(other / 1e8 / plain - 1) < 0.01)
@@ -116,20 +117,14 @@ def pipeline(*parts: Transform | Learner) -> Pipeline:
     if not parts:
         raise ValueError("a pipeline needs parts, of which the last is a learner; got none")
     *before, last = parts
+    advice = "a transform such as Scale() (a learner comes last)"
     transforms = [
-        checks.instance(
-            f"part {number} of the pipeline",
-            part,
-            Transform,
-            "a transform such as Scale() (a learner comes last)",
-        )
+        checks.instance(f"part {number} of the pipeline", part, Transform, advice)
         for number, part in enumerate(before, 1)
     ]
-    learner = checks.instance(
-        "the last part", last, Learner, "a learner such as SGD(step_size=0.1)"
-    )
-    return Pipeline(tuple(transforms), learner)
+    return Pipeline(tuple(transforms), instance("the last part", last))
 
 
-def _own(key: Any, number: int) -> Any:
+def _folded(key: Key, number: int) -> Array | None:
+    """Return the key of one part of a pipeline, None where the run has none."""
     return None if key is None else jax.random.fold_in(key, number)

@@ -1,6 +1,8 @@
-"""The few columns that matter, found while the stream runs."""
+"""Select: the few columns that matter, found while the stream runs."""
 
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -10,14 +12,21 @@ from jboost.core import DType, Key, Sample, Transform, checks, model, static
 from jboost.core.numerics import dtype_of, known, usable
 
 SOONEST = 20  # samples before the first exchange
-CLEARLY = 2.0  # times what the weakest of the selected explains, or it stays
-BEYOND_CHANCE = (
-    8.0  # times what a column that explains nothing seems to explain, squared deviations
-)
+# A column enters if its score is above CLEARLY times the score of the column that leaves, plus
+# BEYOND_CHANCE times the score that a column without any relation to d has on average, var(d)/n.
+CLEARLY, BEYOND_CHANCE = 2.0, 8.0
 
 
 class SelectState(NamedTuple):
-    """The selected columns; n; d̄; the variance of d; c; v."""
+    """The selection among r columns. All sums and means start at 0.
+
+    columns: the numbers of the selected columns, (most,); 0, 1, … at the start.
+    samples: n, the number of samples so far.
+    mean: the mean of d.
+    power: the variance of d.
+    product: c, the covariance of each column and d, (r,).
+    square: v, the mean square of each column, (r,).
+    """
 
     columns: Array
     samples: Array
@@ -29,21 +38,22 @@ class SelectState(NamedTuple):
 
 @model
 class Select(Transform):
-    """The columns that explain most of the target by themselves, so far.
+    """Keeps the columns that, each by itself, have explained most of the target so far.
 
         score_i = c_i²/v_i,    c_i the covariance of x_i and d so far, v_i the mean of x_i²
 
-    is the part of the target's variance that column i explains on its own. Whenever a column that
-    is left out explains clearly more than the weakest that is not, it takes its place, so what
-    stands behind sees few columns, each for long. A learner behind it is one that finds the few
-    relevant among many inputs; its cost does not grow with r², and its error does not with r. With
-    no more columns than ``most`` nothing is left out.
+    The score is the part of the target's variance that column i explains by itself. When the best
+    column that is left out explains clearly more than the weakest selected one, the two are
+    exchanged. Exchanges are rare, so the learner behind sees each of its few columns for long. Its
+    cost does not grow with r², and its error does not grow with r. If there are no more columns
+    than ``most``, all are kept.
 
-    A column that matters only together with others, and explains nothing by itself, is not seen: a
-    tree behind it (``experiments/bench/nonlinear.py``) misses the input it would be split at.
+    Select does not find a column that matters only together with others and explains nothing by
+    itself: a tree behind it (``experiments/bench/nonlinear.py``) misses the input to split at.
 
-    Columns must be centred: put :class:`jboost.Scale` before it. The learner behind it should
-    forget (``Newton(0.99)``, or any step size), as it takes a new column for the old one at first.
+    Columns must be centred: put :class:`jboost.Scale` before it. The learner behind should forget
+    (``Newton(0.99)``, or any step size), as it at first treats a new column like the one it
+    replaced.
 
     Args:
       most: how many columns to keep, at least 1.
@@ -61,7 +71,7 @@ class Select(Transform):
     most: int = static()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "most", checks.whole("most", self.most, at_least=1))
+        checks.fields(self, most=checks.a_whole_number(at_least=1))
 
     @property
     def passes_missing(self) -> bool:
@@ -70,16 +80,18 @@ class Select(Transform):
     def width(self, num_features: int) -> int:
         return min(self.most, num_features)
 
-    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> Any:
+    def init(
+        self, num_features: int, dtype: DType = None, *, key: Key = None
+    ) -> SelectState | tuple[()]:
         del key
         if num_features <= self.most:
-            return ()
+            return ()  # nothing is left out, so nothing need be known
         dtype = dtype_of(dtype)
         zero, zeros = jnp.zeros((), dtype), jnp.zeros(num_features, dtype)
         columns = jnp.arange(self.most, dtype=jnp.int32)
         return SelectState(columns, zero, zero, zero, zeros, zeros)
 
-    def apply(self, state: Any, x: ArrayLike) -> Array:
+    def apply(self, state: SelectState | tuple[()], x: ArrayLike) -> Array:
         x = jnp.asarray(x)
         x = jnp.where(usable(x), x, jnp.nan)
         return x[state.columns] if isinstance(state, SelectState) else x
@@ -92,25 +104,25 @@ class Select(Transform):
         n = n + 1
         z = d - mean
         mean = mean + z / n
-        past = z * (n - 1) / n  # from the new mean: nothing yet at the first sample
-        power = power + (z * past - power) / n
-        product = product + (x * past - product) / n
+        deviation = z * (n - 1) / n  # of d from the new mean: 0 at the first sample
+        power = power + (z * deviation - power) / n
+        product = product + (x * deviation - product) / n
         square = square + (x * x - square) / n
 
-        some = square > 0
-        part = jnp.where(some, product / jnp.sqrt(jnp.where(some, square, 1)), 0)
-        score = part * part
-        everyone = jnp.arange(score.shape[0], dtype=jnp.int32)
-        selected = jnp.any(columns[:, None] == everyone[None, :], axis=0)
+        varies = square > 0
+        correlation = jnp.where(varies, product / jnp.sqrt(jnp.where(varies, square, 1)), 0)
+        score = correlation * correlation
+        numbers = jnp.arange(score.shape[0], dtype=jnp.int32)
+        selected = jnp.any(columns[:, None] == numbers[None, :], axis=0)
         best = jnp.max(jnp.where(selected, -1, score))
         worst = jnp.min(jnp.where(selected, score, jnp.inf))
         better = best > CLEARLY * worst + BEYOND_CHANCE * power / n
-        enters = _first(~selected & (score == best), everyone)
-        leaves = _first(selected & (score == worst), everyone)
+        enters = _first(numbers, ~selected & (score == best))
+        leaves = _first(numbers, selected & (score == worst))
         exchanged = better & (n >= SOONEST) & (columns == leaves)
         return SelectState(jnp.where(exchanged, enters, columns), n, mean, power, product, square)
 
 
-def _first(where: Array, numbers: Array) -> Array:
-    """The first number where it holds."""
+def _first(numbers: Array, where: Array) -> Array:
+    """Return the least of the numbers where the condition holds."""
     return jnp.min(jnp.where(where, numbers, jnp.iinfo(numbers.dtype).max))

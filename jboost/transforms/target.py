@@ -1,4 +1,6 @@
-"""A target of any units: the learner sees a scaled one, and its estimates are scaled back."""
+"""ScaleTarget: a target of any units, in units of its own for the learner."""
+
+from __future__ import annotations
 
 from typing import Any, NamedTuple
 
@@ -6,33 +8,38 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import DType, Key, Learner, Sample, State, Wrapper, checks, model
-from jboost.transforms.scale import Scale
+from jboost.core.learner import instance
+from jboost.transforms.scale import Scale, Units
 
 
 class ScaledState(NamedTuple):
-    """What is known of the target's scale, and the learner."""
+    """The state of a learner in scaled units.
 
-    scale: Any
+    scale: the units of the target.
+    learner: the state of the learner.
+    """
+
+    scale: Units
     learner: State
 
 
 @model
 class ScaleTarget(Wrapper):
-    """A learner whose targets are scaled by their past, and its estimates back.
+    """A learner that learns scaled targets, and whose estimates are scaled back.
 
         d′ = (d − m)/s within ±c,    d̂ = m + s y
 
-    where y is the learner's estimate, within ±c too, and m and s are the target's running mean and
-    deviation. A target moves these first and is then learned in the new units, those of the next
-    estimate. What was learned before stays in the older ones: to a Newton that never forgets that
-    adds an error of the order of the target's variance over t, which is nothing to see on the
-    paper's eight sets (8,192 rows) against units taken from the whole set. The first estimate of
-    all is 0, the second the first target.
+    Here y is the learner's estimate, within ±c too, and m and s are the target's running mean and
+    deviation. A target first moves m and s, and is then learned in the new units, those of the next
+    estimate. What was learned before stays in the older units. To a Newton that never forgets this
+    adds an error of the order of the target's variance over t; on the paper's eight sets (8,192
+    rows) there is no difference to be seen from units taken from the whole set. The first estimate
+    of all is 0, the second is the first target.
 
-    A target that wanders takes m along. Inputs that wander with it, as its own lags do, must do the
-    same: put :class:`Scale` before the learner.
+    A target that wanders takes m along. Inputs that wander with it, such as its own lags, must do
+    the same: put :class:`Scale` before the learner.
 
-    What the learner reports through ``info`` is in its own units.
+    The learner's reports (``info``) are in scaled units.
 
     Args:
       learner: any learner.
@@ -50,24 +57,24 @@ class ScaleTarget(Wrapper):
     scale: Scale = Scale()
 
     def __post_init__(self) -> None:
-        checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
-        checks.instance("scale", self.scale, Scale, "a Scale() or Scale('range')")
+        scale = checks.of_kind(Scale, "a Scale() or Scale('range')")
+        checks.fields(self, learner=instance, scale=scale)
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> ScaledState:
-        return ScaledState(
-            self.scale.init(1, dtype), self.learner.init(num_features, dtype, key=key)
-        )
+        learner = self.learner.init(num_features, dtype, key=key)
+        return ScaledState(self.scale.init(1, dtype), learner)
 
     def predict(self, state: ScaledState, x: ArrayLike) -> Array:
         y = self.learner.predict(state.learner, x)
-        return self.scale.undo(state.scale, y[None])[0]
+        return self.scale.unscaled(state.scale, y[None])[0]
 
     def learn(self, state: ScaledState, sample: Sample) -> ScaledState:
-        d = sample.d[None]
-        told = sample.with_target(self.scale.apply(state.scale, d)[0])
-        scale = sample.keep(self.scale.after(state.scale, d), state.scale)
-        return ScaledState(scale, self.learner.learn(state.learner, told))
+        scale = sample.keep(self.scale.after(state.scale, sample.d[None]), state.scale)
+        return ScaledState(scale, self.learner.learn(state.learner, self._scaled(state, sample)))
 
     def info(self, state: ScaledState, sample: Sample) -> dict[str, Any]:
-        scaled = self.scale.apply(state.scale, sample.d[None])[0]
-        return self.learner.info(state.learner, sample.with_target(scaled))
+        return self.learner.info(state.learner, self._scaled(state, sample))
+
+    def _scaled(self, state: ScaledState, sample: Sample) -> Sample:
+        """Return the sample as the learner sees it."""
+        return sample.with_target(self.scale.apply(state.scale, sample.d[None])[0])

@@ -1,30 +1,40 @@
 """Late answers: predict now, learn when the answer comes, in the order of the answers.
 
 :class:`Delayed` is a learner whose answers come a fixed number of samples late, inside any run.
-:class:`Pending` is for answers that come in any order, each with the id of its question.
-Both hold a fixed number of open questions: their x, and nothing else.
+:class:`Pending` is for answers that come in any order, each with the id of its question. Both hold
+a fixed number of open questions.
 """
 
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
 from jboost.core import DType, Key, Learner, Number, Sample, State, Wrapper, checks, model, static
+from jboost.core.learner import instance
 from jboost.core.numerics import dtype_of, usable
 
-# What stands for a missing entry of a kept x: as unusable as NaN, but states stay finite.
+# Stands for a missing entry of an x that waits: as unusable as NaN, but the state stays finite.
 MISSING = 1e30
 
 
 class DelayedState(NamedTuple):
-    """The last samples with their weights, the place of the oldest, how many, and the learner."""
+    """The state of a learner with late answers. All numbers are 0 at the start.
+
+    x, d, weight: the samples that wait, a row for each: (delay, r), (delay,) and (delay,).
+    row: the row of the oldest sample, which the next one replaces.
+    waiting: the number of samples that wait, at most ``delay``.
+    learner: the state of the learner.
+    """
 
     x: Array
     d: Array
     weight: Array
-    place: Array
+    row: Array
     waiting: Array
     learner: State
 
@@ -35,12 +45,12 @@ class Delayed(Wrapper):
 
         at time t: predict d_t from x_t, then learn (x_{t−delay}, d_{t−delay})
 
-    so the prediction of x_t knows the answers up to t − delay − 1. With ``delay=0`` it is the
-    learner itself, bit for bit; else it is the learner on the same samples, ``delay`` later. Memory
-    is ``delay`` samples, whatever the length of the stream.
+    So the prediction of d_t knows the answers up to t − delay − 1. With ``delay=0`` it is the
+    learner itself, bit for bit. Memory is ``delay`` samples, whatever the length of the stream.
 
-    Time is counted in samples that can be learned: one with an unusable d (or x) does not enter and
-    delays nobody, and ``repeats`` is that many samples. A sample's ``weight`` waits with it.
+    Time is counted in samples that can be learned: a sample with an unusable d (or x) does not wait
+    and delays no other. ``repeats`` counts as that many samples. The ``weight`` of a sample waits
+    with it.
 
     A transform inside that looks back at earlier inputs (``Lags``) sees those that were learned. To
     lag by inputs that are known at once, put it before: ``pipeline(Lags(inputs=2), Delayed(…))``.
@@ -61,59 +71,49 @@ class Delayed(Wrapper):
     delay: int = static()
 
     def __post_init__(self) -> None:
-        checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
-        object.__setattr__(self, "delay", checks.whole("delay", self.delay, at_least=0))
+        checks.fields(self, learner=instance, delay=checks.a_whole_number(at_least=0))
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> DelayedState:
         dtype, zero = dtype_of(dtype), jnp.zeros((), jnp.int32)
         column = jnp.zeros(self.delay, dtype)
-        return DelayedState(
-            x=jnp.zeros((self.delay, num_features), dtype),
-            d=column,
-            weight=column,
-            place=zero,
-            waiting=zero,
-            learner=self.learner.init(num_features, dtype, key=key),
-        )
+        x = jnp.zeros((self.delay, num_features), dtype)
+        learner = self.learner.init(num_features, dtype, key=key)
+        return DelayedState(x, column, column, zero, zero, learner)
 
     def learn(self, state: DelayedState, sample: Sample) -> DelayedState:
         if self.delay == 0:
             return state._replace(learner=self.learner.learn(state.learner, sample))
-        x = jnp.where(usable(sample.x), sample.x, MISSING)
-        newest = (x, sample.d, sample.weight)
+        good = sample.good
+        newest = (jnp.where(usable(sample.x), sample.x, MISSING), sample.d, sample.weight)
 
         def once(state: DelayedState) -> DelayedState:
-            return self._pass(state, newest, sample)
+            """Learn the oldest sample, and let the newest wait in its row."""
+            x, d, weight, row, waiting, learner = state
+            oldest = tuple(_read(values, row) for values in (x, d, weight))
+            x, d, weight = (
+                _write(values, row, jnp.where(good, new, old))
+                for values, new, old in zip((x, d, weight), newest, oldest, strict=True)
+            )
+            late = self.learner.sample(
+                learner, oldest[0], oldest[1], weight=oldest[2], key=sample.key
+            )
+            learner = self.learner.learn(learner, late.only_if(good & (waiting == self.delay)))
+            row = jnp.where(good, (row + 1) % self.delay, row)
+            waiting = jnp.where(good, jnp.minimum(waiting + 1, self.delay), waiting)
+            return DelayedState(x, d, weight, row, waiting, learner)
 
         return sample.repeat(once, state, guard=False)
 
-    def _pass(
-        self, state: DelayedState, newest: tuple[Array, Array, Array], sample: Sample
-    ) -> DelayedState:
-        """Put the newest sample in the place of the oldest, which is learned."""
-        rings, place, waiting, good = state[:3], state.place, state.waiting, sample.good
-        x, d, weight = oldest = tuple(_row(ring, place) for ring in rings)
-        xs, ds, weights = (
-            _set_row(ring, place, jnp.where(good, new, old))
-            for ring, new, old in zip(rings, newest, oldest, strict=True)
-        )
-        late = self.learner.sample(state.learner, x, d, weight=weight, key=sample.key)
-        learner = self.learner.learn(state.learner, late.only_if(good & (waiting == self.delay)))
-        return DelayedState(
-            x=xs,
-            d=ds,
-            weight=weights,
-            place=jnp.where(good, (place + 1) % self.delay, place),
-            waiting=jnp.where(good, jnp.minimum(waiting + 1, self.delay), waiting),
-            learner=learner,
-        )
-
 
 class PendingState(NamedTuple):
-    """Open questions (id, when, x, which places are taken), counts, and the learner.
+    """The open questions, the learner, and counts that wrap at 2³². All numbers start at 0.
 
-    asked, dropped, unknown: how many questions there were; of these, how many gave up their place
-    before they were answered; and how many answers belonged to no open question. They wrap at 2³².
+    id, when, x, open: a row per question: its id, the count ``asked`` when it came, its input, and
+      whether the question is open (False where the row is free).
+    asked: the number of questions.
+    dropped: the number of questions that gave up their row before they were answered.
+    unknown: the number of answers to no open question.
+    learner: the state of the learner.
     """
 
     id: Array
@@ -133,16 +133,17 @@ class Pending(Wrapper):
         ask(state, id, x)        -> prediction, state
         answer(state, id, d)     -> state
 
-    Both are pure and work under ``jit`` and in a scan. The learner learns (x, d) when the answer
-    comes, with the x that was asked; answered at once, that is an ordinary run.
+    Both are pure and work under ``jit`` and in a scan. When the answer comes, the learner learns
+    (x, d) with the x that was asked. If every answer comes at once, this is an ordinary run.
 
-    There is room for ``capacity`` open questions. A new one beyond that takes the place of the
-    oldest, whose answer will then be unknown; one whose id is open already takes that place. Both
-    are counted in ``state.dropped``. An answer to no open question changes nothing but the count
-    ``state.unknown``. An answer that is not usable (NaN) changes nothing: the question stays open.
+    There is room for ``capacity`` open questions. A question beyond that replaces the oldest one,
+    whose answer will then be unknown. A question whose id is open already replaces that one. Both
+    cases are counted in ``state.dropped``. An answer to no open question changes nothing but the
+    count ``state.unknown``. An answer that is not usable (NaN) changes nothing: the question stays
+    open.
 
-    It is a learner too: in a run every sample is answered at once, and no open question changes. So
-    a service can start from recorded data, and be saved and loaded with its open questions.
+    ``update`` answers a sample at once and touches no open question. So a service can start from a
+    run over recorded data, and it can be saved and loaded with its open questions.
 
     Args:
       learner: any learner.
@@ -165,8 +166,7 @@ class Pending(Wrapper):
     capacity: int = static()
 
     def __post_init__(self) -> None:
-        checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
-        object.__setattr__(self, "capacity", checks.whole("capacity", self.capacity, at_least=1))
+        checks.fields(self, learner=instance, capacity=checks.a_whole_number(at_least=1))
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> PendingState:
         dtype, n = dtype_of(dtype), self.capacity
@@ -182,8 +182,8 @@ class Pending(Wrapper):
             learner=self.learner.init(num_features, dtype, key=key),
         )
 
-    def ask(self, state: PendingState, id: Any, x: Any) -> tuple[Array, PendingState]:
-        """The prediction for x, and the state that remembers the question.
+    def ask(self, state: PendingState, id: ArrayLike, x: ArrayLike) -> tuple[Array, PendingState]:
+        """Return the prediction for x, and the state that remembers the question.
 
         ``id`` is any whole number of 32 bits.
         """
@@ -192,28 +192,34 @@ class Pending(Wrapper):
         same = state.open & (state.id == id)
         age = state.asked - state.when  # right even where the count has wrapped
         forever = jnp.uint32(2**32 - 1)
-        place = jnp.argmax(jnp.where(same, forever, jnp.where(state.open, age, forever - 1)))
-        lost = _row(state.open, place)
+        # The row of the same id, else a free row, else the oldest.
+        row = jnp.argmax(jnp.where(same, forever, jnp.where(state.open, age, forever - 1)))
+        lost = _read(state.open, row)
         return prediction, state._replace(
-            id=_set_row(state.id, place, id),
-            when=_set_row(state.when, place, state.asked),
-            x=_set_row(state.x, place, jnp.where(usable(x), x, MISSING)),
-            open=_set_row(state.open, place, jnp.ones((), bool)),
+            id=_write(state.id, row, id),
+            when=_write(state.when, row, state.asked),
+            x=_write(state.x, row, jnp.where(usable(x), x, MISSING)),
+            open=_write(state.open, row, jnp.ones((), bool)),
             asked=state.asked + 1,
             dropped=state.dropped + lost.astype(jnp.uint32),
         )
 
     def answer(
-        self, state: PendingState, id: Any, d: Any, *, weight: Number = 1.0, key: Any = None
+        self,
+        state: PendingState,
+        id: ArrayLike,
+        d: ArrayLike,
+        *,
+        weight: Number = 1.0,
+        key: Key = None,
     ) -> PendingState:
-        """The state after learning the answer to question ``id``; ``key`` is the run's."""
+        """Return the state after learning the answer to a question; ``key`` is the run's."""
         same = state.open & (state.id == jnp.asarray(id, jnp.int32))
         d = jnp.asarray(d, state.x.dtype)
-        place, asked = jnp.argmax(same), jnp.any(same)
-        late = self.learner.sample(state.learner, _row(state.x, place), d, weight=weight, key=key)
-        answered = asked & usable(d)
+        row, asked = jnp.argmax(same), jnp.any(same)
+        late = self.learner.sample(state.learner, _read(state.x, row), d, weight=weight, key=key)
         return state._replace(
-            open=state.open & ~(same & answered),
+            open=state.open & ~(same & usable(d)),
             unknown=state.unknown + (~asked).astype(jnp.uint32),
             learner=self.learner.learn(state.learner, late.only_if(asked)),
         )
@@ -222,9 +228,9 @@ class Pending(Wrapper):
         return state._replace(learner=self.learner.learn(state.learner, sample))
 
 
-def _row(ring: Array, place: Array) -> Array:
-    return jax.lax.dynamic_index_in_dim(ring, place, keepdims=False)
+def _read(rows: Array, row: Array) -> Array:
+    return jax.lax.dynamic_index_in_dim(rows, row, keepdims=False)
 
 
-def _set_row(ring: Array, place: Array, row: Array) -> Array:
-    return jax.lax.dynamic_update_index_in_dim(ring, row, place, 0)
+def _write(rows: Array, row: Array, value: Array) -> Array:
+    return jax.lax.dynamic_update_index_in_dim(rows, value, row, 0)

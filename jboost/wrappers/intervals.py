@@ -1,4 +1,4 @@
-"""Prediction intervals d̂ ± h around any learner, whose coverage is held online.
+"""Intervals: prediction intervals d̂ ± h around any learner, whose coverage is held online.
 
 | method      | h                         | q                                             |
 |-------------|---------------------------|-----------------------------------------------|
@@ -8,24 +8,28 @@
 
 | letter | name        | meaning                                                                 |
 |--------|-------------|-------------------------------------------------------------------------|
-| 1 − α  | `coverage`  | how many of the answers are to lie inside                               |
+| 1 − α  | `coverage`  | the part of the answers that is to lie inside                           |
+| e      |             | d − d̂                                                                   |
 | u      |             | the usual size of e, or of e/√(1 + xᵀPx); see :mod:`.error_scale`       |
 | g      | `local`     | a learner's estimate of log|e| − log u from d̂, within ±2                |
 | P      |             | the inverse Hessian of a Newton learner                                 |
 | η      | `step`      | how fast q follows                                                      |
 
-By adaptive conformal inference, from z σ/u on,
+q follows the coverage by adaptive conformal inference. It starts at z σ/u, and
 
     log q ← log q + η (1{|d − d̂| > h} − α)
 
-So in any window of n samples the coverage is off by (log q at its start − log q at its end)/(η n)
-and nothing else, whatever the stream does: with η = 0.03, by less than 2 % in 2,000 samples unless
-q changed by a factor of 3. The first steps are larger, 1/√(n + 9). All is in units of the errors.
+So in any window of n samples the coverage is off by exactly (log q at its start − log q at its
+end)/(η n), whatever the stream does. With η = 0.03 that is less than 2 % in 2,000 samples unless q
+changed by a factor of 3. The first steps are larger, 1/√(n + 9). Nothing depends on the units of
+the errors.
 
 I. Gibbs, E. Candès, Adaptive conformal inference under distribution shift, NeurIPS 2021;
 A. N. Angelopoulos, E. Candès, R. J. Tibshirani, Conformal PID control for time series prediction,
 NeurIPS 2023.
 """
+
+from __future__ import annotations
 
 import math
 from typing import Any, NamedTuple
@@ -36,7 +40,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import DType, Key, Learner, Number, Sample, State, Wrapper, checks, model, static
+from jboost.core.learner import instance
 from jboost.core.numerics import LARGEST, dtype_of
+from jboost.core.step import Info
 from jboost.learners.newton import Newton
 from jboost.transforms.maps import Bias, Polynomial
 from jboost.transforms.pipelines import pipeline
@@ -45,11 +51,17 @@ from jboost.wrappers.error_scale import DEVIATION, FARTHEST, ErrorScale
 
 METHODS = ("conformal", "newton", "gaussian")
 LOCAL = pipeline(Scale(), Polynomial(2), Bias(), Newton(forgetting=0.999, ridge=1.0))
-WIDEST = 2 * math.log(LARGEST)
+WIDEST = 2 * math.log(LARGEST)  # the bound of log h: beyond it exp would overflow float32
 
 
 class IntervalsState(NamedTuple):
-    """The learner; u, log q and the learner of g."""
+    """The state of a learner with intervals.
+
+    learner: the state of the learner.
+    scale: the usual size u of its errors.
+    log_q: log q, at the start log(z σ/u).
+    local: the state of the learner of g; () without one.
+    """
 
     learner: State
     scale: ErrorScale
@@ -57,38 +69,31 @@ class IntervalsState(NamedTuple):
     local: State
 
 
-class _Half(NamedTuple):
-    """Half of an interval's width, and what it was made of."""
-
-    prediction: Array
-    spread: Array
-    width: Array
-
-
 @model
 class Intervals(Wrapper):
-    """A learner that says how far off it may be. Its estimates are the learner's.
+    """A learner that says how far off its estimate may be. Its estimates are the learner's.
 
-    ``info`` adds to the learner's: ``low`` and ``high``, and ``covered``, whether d lies between
-    them (False where there is no usable d). Before the first answer the interval is (−∞, ∞).
-    ``observe=jb.intervals.band`` records the two over a run, :func:`interval` gives them for one x.
+    Besides the learner's reports, ``info`` has ``low`` and ``high``, the ends of the interval, and
+    ``covered``, whether d lies between them (False where d is not usable). Before the first answer
+    the interval is (−∞, ∞). ``observe=jb.intervals.band`` records low and high over a run, and
+    :func:`interval` gives them for one x.
 
-    It belongs around a whole model, where d has its own units: ``Intervals(pipeline(…))``.
+    Put it around the whole model, where d has the units of the stream: ``Intervals(pipeline(…))``.
 
-    Errors are mostly larger for some estimates than for others. g is a regression of log|e| on
-    (1, d̂, d̂²), of which half is believed, for O(1) a sample: on the paper's eight sets it makes
-    the intervals 8 % narrower on average, on mv 24 %, and at most 1 % wider. Newton's variance is
-    the textbook's, and does not do that: where there are many samples it hardly varies, and with
-    few of them it is far too large (ypmsd: 40 % wider). "gaussian" takes it at its word and covers
+    Errors are often larger for some estimates than for others. g is a regression of log|e| on
+    (1, d̂, d̂²), half of which is believed; it costs O(1) a sample. On the paper's eight sets it
+    makes the intervals 8 % narrower on average, on mv 24 %, and at most 1 % wider. The variance of
+    Newton's estimate, 1 + xᵀPx, does not do that: it hardly varies where there are many samples,
+    and is far too large where there are few (ypmsd: 40 % wider). "gaussian" relies on it and covers
     between 86 % and 95 % there. ``experiments/bench/intervals.py`` has the figures.
 
     Args:
       learner: any learner; for "newton" and "gaussian" a ``Newton``, ``ForwardNewton`` or
-        ``GaussNewton``, also in a pipeline and in wrappers as ``ScaleTarget`` or ``OnChange``.
+        ``GaussNewton``, also in a pipeline and in wrappers such as ``ScaleTarget`` or ``OnChange``.
       coverage: 1 − α, in (0, 1).
       method: "conformal", "newton" or "gaussian", as above.
       step: η > 0.
-      memory: N ≥ 1, over how many samples u is taken.
+      memory: N ≥ 1, the number of samples over which u is taken.
       local: for "conformal": a learner of g from the one input d̂, or None for g = 0.
 
     >>> import jboost as jb
@@ -97,7 +102,7 @@ class Intervals(Wrapper):
     >>> _, trace = jb.run(model, xs, ds, observe=band)
     >>> low, high = trace.observed
     >>> inside = (low <= ds) & (ds <= high)
-    >>> [round(float(part.mean()), 2) for part in (inside[:2000], inside[2000:])]
+    >>> [round(float(half.mean()), 2) for half in (inside[:2000], inside[2000:])]
     [0.9, 0.9]
     """
 
@@ -109,24 +114,22 @@ class Intervals(Wrapper):
     local: Learner | None = LOCAL
 
     def __post_init__(self) -> None:
-        checks.instance("learner", self.learner, Learner, "a learner such as Newton(0.999)")
-        checks.choice("method", self.method, METHODS)
-        ranges = {
-            "coverage": {"above": 0, "below": 1},
-            "step": {"above": 0},
-            "memory": {"at_least": 1},
-        }
-        for name, allowed in ranges.items():
-            object.__setattr__(self, name, checks.number(name, getattr(self, name), **allowed))
+        checks.fields(
+            self,
+            learner=instance,
+            coverage=checks.a_number(above=0, below=1),
+            method=checks.one_of(*METHODS),
+            step=checks.a_number(above=0),
+            memory=checks.a_number(at_least=1),
+            local=checks.or_none(checks.of_kind(Learner, "a learner of one input, or None")),
+        )
         if self.method != "conformal":
-            object.__setattr__(self, "local", None)
+            checks.assign(self, local=None)
             if not self.learner.knows_leverage:
                 raise TypeError(
                     f"method {self.method!r} wants a Newton learner, as such or in a pipeline; "
                     f"got {self.learner!r}. Pass method='conformal' for any other"
                 )
-        if self.local is not None:
-            checks.instance("local", self.local, Learner, "a learner of one input, or None")
 
     @property
     def needs_key(self) -> bool:
@@ -143,12 +146,12 @@ class Intervals(Wrapper):
         )
 
     def interval(self, state: IntervalsState, x: ArrayLike) -> tuple[Array, Array]:
-        """(low, high) for the answer to x."""
-        half = self._half(state, x)
-        return half.prediction - half.width, half.prediction + half.width
+        """Return (low, high) for the answer to x."""
+        y, _, h = self._parts(state, x)
+        return y - h, y + h
 
     def learn(self, state: IntervalsState, sample: Sample) -> IntervalsState:
-        y, s, h = self._half(state, sample.x)
+        y, s, h = self._parts(state, sample.x)
         e = jnp.where(sample.good, sample.d - y, 0)
         log_q, local = state.log_q, state.local
         if self.method != "gaussian":
@@ -163,13 +166,12 @@ class Intervals(Wrapper):
         return after._replace(learner=self.learner.learn(state.learner, sample))
 
     def info(self, state: IntervalsState, sample: Sample) -> dict[str, Any]:
-        """Report what the learner reports, and low, high and covered."""
         low, high = self.interval(state, sample.x)
         covered = sample.good & (low <= sample.d) & (sample.d <= high)
-        reported = self.learner.info(state.learner, sample)
-        return reported | {"low": low, "high": high, "covered": covered}
+        return super().info(state, sample) | {"low": low, "high": high, "covered": covered}
 
-    def _half(self, state: IntervalsState, x: ArrayLike) -> _Half:
+    def _parts(self, state: IntervalsState, x: ArrayLike) -> tuple[Array, Array, Array]:
+        """Return d̂, the factor √(1 + xᵀPx) of its error (1 for "conformal"), and h."""
         y = self.predict(state, x)
         s = jnp.ones_like(y)
         if self.method != "conformal":
@@ -179,11 +181,11 @@ class Intervals(Wrapper):
             g = self.local.predict(state.local, y[None])
             log_h = log_h + jnp.clip(g, -FARTHEST, FARTHEST) / 2
         h = jnp.exp(jnp.minimum(log_h, WIDEST))
-        return _Half(y, s, jnp.where(state.scale.known, h, jnp.inf))
+        return y, s, jnp.where(state.scale.known, h, jnp.inf)
 
 
-def interval(model: Learner, state: State, x: Any) -> tuple[Array, Array]:
-    """(low, high) for the answer to x, by a model that has intervals.
+def interval(model: Learner, state: State, x: ArrayLike) -> tuple[Array, Array]:
+    """Return (low, high) for the answer to x, by a model that has intervals.
 
     >>> import jax.numpy as jnp, jboost as jb
     >>> xs, ds = jb.streams.duffing(500)
@@ -193,11 +195,11 @@ def interval(model: Learner, state: State, x: Any) -> tuple[Array, Array]:
     >>> bool(low < model.predict(state, xs[-1]) < high)
     True
     """
-    wanted = "one with intervals, jboost.Intervals(model)"
-    return checks.instance("model", model, Intervals, wanted).interval(state, x)
+    advice = "a model with intervals, jboost.Intervals(model)"
+    return checks.instance("model", model, Intervals, advice).interval(state, x)
 
 
-def band(state: State, info: Any) -> tuple[Array, Array]:
-    """An ``observe`` for a run of a model with intervals: low and high over time."""
+def band(state: State, info: Info) -> tuple[Array, Array]:
+    """Return low and high: an ``observe`` for a run of a model with intervals."""
     del state
     return info.low, info.high

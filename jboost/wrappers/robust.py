@@ -1,4 +1,4 @@
-"""Huber's loss around any learner: an outlier pulls like an error of a few deviations, no more.
+"""Huber: an outlier changes the learner no more than an error of a few deviations would.
 
 | letter | name        | meaning                                                    |
 |--------|-------------|------------------------------------------------------------|
@@ -14,36 +14,48 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import DTypeLike
 
 from jboost.core import DType, Key, Learner, Number, Sample, State, Wrapper, checks, model, static
+from jboost.core.learner import instance
 from jboost.core.numerics import dtype_of
 
 GAUSSIAN = 1.4826  # the deviation over the median size of Gaussian numbers
-# Steps of log s are ±a/2, a = GAIN/n: best for the median of log|e| is one over its density there,
-# 0.43 for Gaussian errors. SLOWEST leaves s a random error of 8 %.
+# log s moves by ±a/2 with a = GAIN/n. For a median the best gain is one over the density at the
+# median, which for log|e| of Gaussian errors is 0.43. a is at least SLOWEST, which leaves s with a
+# random error of 8 %.
 GAIN, SLOWEST = 2.3, 0.02
-LONGEST_RUN = 8  # errors on one side of s: by chance once in 256
+LONGEST_RUN = 8  # errors in a row on one side of s: happens by chance once in 256
 
 
 class Median(NamedTuple):
-    """s, 0 before the first error that is not; the n of its gain; errors on one side of s, ±."""
+    """The running median of positive numbers of any size.
+
+    s: the median; 0 before the first number.
+    n: the count that sets the gain of s, 1 at the start.
+    run: how many of the latest numbers, in a row, lay above s, or below it if negative; 0 at the
+      start.
+    """
 
     s: Array
     n: Array
     run: Array
 
     @classmethod
-    def zeros(cls, dtype: Any) -> Median:
+    def zeros(cls, dtype: DTypeLike) -> Median:
+        """Return the median before any number."""
         zero = jnp.zeros((), dtype)
         return cls(zero, zero + 1, zero)
 
     def after(self, size: Array) -> Median:
-        """The median after one more number ≥ 0, by its side of s alone: it may be of any size.
+        """Return the median after one more number ≥ 0; a number of 0 leaves it as it was.
 
             log s ← log s ± a/2,    a = max(GAIN/n, SLOWEST)
 
-        After Kesten n counts changes of side only, and it halves with every number of a run on one
-        side: s finds its place from anywhere, and again after a change, in some twenty steps.
+        up if the number is above s, down if it is below: how far above or below does not matter.
+        After Kesten, n counts only those numbers that lie on another side of s than the number
+        before. Within a long run on one side, every number halves n. So s reaches the median from
+        anywhere, and again after a change, in some twenty steps.
         """
         s, n, run = self
         side = jnp.where(size > s, 1, -1).astype(s.dtype)
@@ -53,17 +65,21 @@ class Median(NamedTuple):
         n = jnp.where(turned, n + 1, jnp.where(long, jnp.maximum(n / 2, 1), n))
         a = jnp.maximum(GAIN / n, SLOWEST)
         moved = jnp.where(s > 0, s * jnp.exp(side * a / 2), size)
-        some = size > 0  # an exact fit says nothing of the scale of what is not
-        tiny = jnp.finfo(s.dtype).tiny
+        counts = size > 0  # an exact fit says nothing of how large the other errors are
+        later = counts & (s > 0)
         return Median(
-            jnp.where(some, jnp.maximum(moved, tiny), s),
-            jnp.where(some & (s > 0), jnp.minimum(n, GAIN / SLOWEST), self.n),
-            jnp.where(some & (s > 0), jnp.clip(run, -LONGEST_RUN - 1, LONGEST_RUN + 1), self.run),
+            jnp.where(counts, jnp.maximum(moved, jnp.finfo(s.dtype).tiny), s),
+            jnp.where(later, jnp.minimum(n, GAIN / SLOWEST), self.n),
+            jnp.where(later, jnp.clip(run, -LONGEST_RUN - 1, LONGEST_RUN + 1), self.run),
         )
 
 
 class HuberState(NamedTuple):
-    """The scale of the errors, and the learner."""
+    """The state of a learner under Huber's loss.
+
+    scale: the running median of |e|.
+    learner: the state of the learner.
+    """
 
     scale: Median
     learner: State
@@ -71,27 +87,31 @@ class HuberState(NamedTuple):
 
 @model
 class Huber(Wrapper):
-    """A learner under Huber's loss: quadratic for |e| ≤ k σ̂, linear beyond.
+    """A learner under Huber's loss, which is quadratic for |e| ≤ k σ̂ and linear beyond.
 
         acts_on="weight":  learn d with weight min(1, k σ̂/|e|)
         acts_on="target":  learn d̂ + clip(e, ±k σ̂) with the full weight
 
-    and nothing at all from |e| > ``reject`` σ̂, as Hampel: while a Newton's P is large even a small
-    weight moves it far, and early on k σ̂ is still much to an SGD.
+    As with Hampel, a sample with |e| > ``reject`` σ̂ is not learned at all: while the P of a Newton
+    is large even a small weight moves it far, and to an SGD that begins k σ̂ is still a large error.
 
-    For a learner of the SGD family either is the exact gradient of Huber's loss. For Newton the
+    For a learner of the SGD family both are the exact gradient of Huber's loss. For Newton the
     first is iteratively reweighted least squares, the second Huber's method of modified residuals;
-    both have the same fixed point. With the second no part of a pipeline or a booster, be it a
-    scale or an emphasis, ever sees the outlier.
+    their fixed point is the same. With the second, nothing inside the learner, such as a scale or
+    an emphasis, ever sees the outlier.
 
-    σ̂ comes from the errors before the sample, by a running median, so neither one absurd target nor
-    its size matters and other units give the same weights. The first error of all only sets it.
-    Errors that stay large are a change, not outliers: σ̂ follows within some twenty samples.
+    σ̂ is a running median of the errors before the sample. So a single absurd target does not
+    matter, whatever its size, and other units give the same weights. The very first error sets σ̂
+    and is not learned. Errors that stay large are a change, not outliers: σ̂ follows within some
+    twenty samples.
 
-    Cost: clean samples beyond k σ̂ count less. For Gaussian errors k = 1.345 loses 5 % of the
-    samples' worth, k = 3 nothing. Targets whose large values *are* the message want a large k, or
-    no Huber: where errors are skewed it learns towards their median, and where most are next to
-    nothing (a target that is 0 but for a tenth of the samples) it takes the others for outliers.
+    The cost: clean samples beyond k σ̂ count less. With Gaussian errors k = 1.345 loses 5 % of the
+    samples' worth, k = 3 loses nothing. Use a large k, or no Huber, where large targets matter:
+    with skewed errors it learns towards their median, and where most errors are almost 0 (a target
+    that is 0 except in a tenth of the samples) it takes the others for outliers.
+
+    Besides the learner's reports, ``info`` has ``share``: the part of the sample, or of its error,
+    that is learned.
 
     Args:
       learner: any learner.
@@ -115,49 +135,49 @@ class Huber(Wrapper):
 
     learner: Learner
     threshold: Number = 3.0
-    reject: Any = 30.0
+    reject: Number | None = 30.0
     acts_on: str = static(default="weight")
 
     def __post_init__(self) -> None:
-        checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
-        threshold = checks.number("threshold", self.threshold, above=0)
-        object.__setattr__(self, "threshold", threshold)
-        if self.reject is not None:
-            object.__setattr__(self, "reject", checks.number("reject", self.reject, above=0))
-        checks.choice("acts_on", self.acts_on, ("weight", "target"))
+        positive = checks.a_number(above=0)
+        checks.fields(
+            self,
+            learner=instance,
+            threshold=positive,
+            reject=checks.or_none(positive),
+            acts_on=checks.one_of("weight", "target"),
+        )
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> HuberState:
         learner = self.learner.init(num_features, dtype, key=key)
         return HuberState(Median.zeros(dtype_of(dtype)), learner)
 
     def learn(self, state: HuberState, sample: Sample) -> HuberState:
-        estimate, e = self._error(state, sample)
-        share = self._share(state.scale, e)
+        estimate, e, share = self._share(state, sample)
         if self.acts_on == "target":
-            told = sample.with_target(jnp.where(share < 1, estimate + share * e, sample.d))
+            tamed = sample.with_target(jnp.where(share < 1, estimate + share * e, sample.d))
         else:
-            told = sample.replace(weight=sample.weight * share)
+            tamed = sample.replace(weight=sample.weight * share)
         scale = sample.keep(state.scale.after(jnp.abs(e)), state.scale)
-        told = told.only_if(share > 0)  # else the sample is rejected, or there is no scale yet
-        return HuberState(scale, self.learner.learn(state.learner, told))
+        tamed = tamed.only_if(share > 0)  # else the sample is rejected, or there is no scale yet
+        return HuberState(scale, self.learner.learn(state.learner, tamed))
 
     def info(self, state: HuberState, sample: Sample) -> dict[str, Any]:
-        """Report what the learner reports of the target as it came, and ``share``."""
-        _, e = self._error(state, sample)
-        reported = self.learner.info(state.learner, sample)
-        return reported | {"share": self._share(state.scale, e)}
+        _, _, share = self._share(state, sample)
+        return super().info(state, sample) | {"share": share}
 
-    def _error(self, state: HuberState, sample: Sample) -> tuple[Array, Array]:
-        """Return d̂ and e, which is 0 where the sample is not good."""
-        estimate = self.learner.predict(state.learner, sample.x)
-        return estimate, jnp.where(sample.good, sample.d - estimate, 0)
+    def _share(self, state: HuberState, sample: Sample) -> tuple[Array, Array, Array]:
+        """Return d̂, e and the share of the sample that is learned.
 
-    def _share(self, scale: Median, e: Array) -> Array:
-        """min(1, k σ̂/|e|), 0 beyond ``reject`` σ̂, and 1 where e is 0."""
-        sigma, size = jnp.asarray(GAUSSIAN, e.dtype) * scale.s, jnp.abs(e)
+        e is 0 where the sample is not good. The share is min(1, k σ̂/|e|), 1 where e is 0, and 0
+        beyond ``reject`` σ̂.
+        """
+        estimate = self.predict(state, sample.x)
+        e = jnp.where(sample.good, sample.d - estimate, 0)
+        sigma, size = jnp.asarray(GAUSSIAN, e.dtype) * state.scale.s, jnp.abs(e)
         most = jnp.asarray(self.threshold, e.dtype) * sigma
         far = size > most
         share = jnp.where(far, most / jnp.where(far, size, 1), 1)
-        if self.reject is None:
-            return share
-        return jnp.where(size > jnp.asarray(self.reject, e.dtype) * sigma, 0, share)
+        if self.reject is not None:
+            share = jnp.where(size > jnp.asarray(self.reject, e.dtype) * sigma, 0, share)
+        return estimate, e, share

@@ -1,4 +1,6 @@
-"""A learner that keeps its own score while it runs."""
+"""Scored: a learner that keeps its own score while it runs."""
+
+from __future__ import annotations
 
 from typing import Any, NamedTuple
 
@@ -6,11 +8,18 @@ import jax
 import jax.numpy as jnp
 
 from jboost.core import DType, Key, Learner, Sample, State, Wrapper, checks, metrics, model
-from jboost.wrappers.intervals import Intervals
+from jboost.core.learner import instance
+from jboost.wrappers.intervals import Intervals, interval
+
+Metrics = Any  # a metric, or a pytree of metrics
 
 
 class ScoredState(NamedTuple):
-    """The metrics so far, and the learner."""
+    """The state of a scored learner.
+
+    metrics: the states of the metrics.
+    learner: the state of the learner.
+    """
 
     metrics: State
     learner: State
@@ -18,15 +27,15 @@ class ScoredState(NamedTuple):
 
 @model
 class Scored(Wrapper):
-    """A learner and metrics of the predictions that it made before it learned.
+    """A learner, and metrics of the predictions that it made before it learned.
 
-    ``scores(state)`` has their values; a run's ``info`` reports those before the sample, as
-    ``scores``. Being part of the state, they go on where a run was cut. A sample that is not
-    learned, because of its x or d, its weight or repeats of 0, does not count; one that is repeated
-    counts once.
+    ``scores(state)`` has their values; ``info`` reports those before the sample, as ``scores``. The
+    metrics are part of the state, so they go on where a run was cut. A sample that is not learned,
+    because of its x or d or because its weight or repeats are 0, does not count. A sample that is
+    repeated counts once.
 
     Args:
-      learner: any learner; for ``Coverage`` one with :class:`jboost.Intervals`.
+      learner: any learner; for ``Coverage``, one with :class:`jboost.Intervals`.
       metrics: a metric, or a pytree of them.
 
     >>> import jboost as jb
@@ -34,49 +43,51 @@ class Scored(Wrapper):
     >>> xs, ds = jb.streams.duffing(1000)
     >>> model = Scored(jb.Newton(0.99), {"late": MSE(window=100), "all": R2()})
     >>> state, _ = jb.run(model, xs, ds)
-    >>> sorted((name, round(float(one), 3)) for name, one in model.scores(state).items())
+    >>> sorted((name, round(float(score), 3)) for name, score in model.scores(state).items())
     [('all', 0.877), ('late', 0.22)]
     """
 
-    learner: Any
-    metrics: Any = metrics.MSE()
+    learner: Learner
+    metrics: Metrics = metrics.MSE()
 
     def __post_init__(self) -> None:
-        checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
-        for one in self._all:
-            checks.instance("metrics", one, metrics.Metric, "a metric such as MSE(), or several")
-        if self._bounded and not isinstance(self.learner, Intervals):
+        checks.fields(self, learner=instance)
+        for metric in self._metrics:
+            checks.instance("metrics", metric, metrics.Metric, "a metric such as MSE(), or several")
+        if self._uses_intervals and not isinstance(self.learner, Intervals):
             raise TypeError(
                 "a metric of intervals wants a learner that has some, jboost.Intervals(learner); "
                 f"got {self.learner!r}"
             )
 
     @property
-    def _all(self) -> list[Any]:
+    def _metrics(self) -> list[metrics.Metric]:
         return jax.tree.leaves(self.metrics, is_leaf=metrics.is_metric)
 
     @property
-    def _bounded(self) -> bool:
-        """Whether a metric looks at the bounds of an interval."""
-        return any(one.of_intervals for one in self._all)
+    def _uses_intervals(self) -> bool:
+        return any(metric.of_intervals for metric in self._metrics)
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> ScoredState:
         learner = self.learner.init(num_features, dtype, key=key)
         return ScoredState(metrics.init(self.metrics, dtype), learner)
 
     def learn(self, state: ScoredState, sample: Sample) -> ScoredState:
-        # By its target, not by a choice between states: a window would be copied at every step.
-        scored = jnp.where(sample.counts, sample.d, jnp.nan)
-        bounds = self.learner.interval(state.learner, sample.x) if self._bounded else ()
+        # NaN marks a sample that does not count. A choice between the states of the metrics before
+        # and after would copy their windows at every step.
+        d = jnp.where(sample.counts, sample.d, jnp.nan)
+        bounds = ()
+        if self._uses_intervals:
+            bounds = interval(self.learner, state.learner, sample.x)
         prediction = self.predict(state, sample.x)
         return ScoredState(
-            metrics.update(self.metrics, state.metrics, scored, prediction, *bounds),
+            metrics.update(self.metrics, state.metrics, d, prediction, *bounds),
             self.learner.learn(state.learner, sample),
         )
 
     def scores(self, state: ScoredState) -> Any:
-        """The value of every metric so far."""
+        """Return the value of every metric so far."""
         return metrics.value(self.metrics, state.metrics)
 
     def info(self, state: ScoredState, sample: Sample) -> dict[str, Any]:
-        return self.learner.info(state.learner, sample) | {"scores": self.scores(state)}
+        return super().info(state, sample) | {"scores": self.scores(state)}

@@ -1,44 +1,58 @@
-"""A learner that tunes its own floats while the stream runs.
+"""SelfTuning: a learner that tunes its own settings while the stream runs.
 
-Beside the learner's state S goes its derivative G = ∂S/∂φ in the natural coordinates φ of the tuned
-floats, carried forward by the chain rule through every update. So at each sample the estimate has a
-slope h = ∂d̂/∂φ, and the error is, to first order, that of a linear model in φ with input h:
-recursive least squares finds the φ that would have done better. This is the recursive prediction
-error method of system identification.
+Beside the learner's state S it carries the derivative G = ∂S/∂φ in the natural coordinates φ of the
+tuned settings, by the chain rule through every update. So at each sample the estimate has a slope
+h = ∂d̂/∂φ, and to first order the error is that of a linear model in φ with the input h. Recursive
+least squares finds the φ that would have done better. In system identification this is called the
+recursive prediction error method.
 
 | letter | name               | meaning                                                        |
 |--------|--------------------|----------------------------------------------------------------|
-| φ      |                    | natural coordinates of the tuned floats (log μ, logit β)       |
-| G      | `slopes`           | ∂S/∂φ, one derivative of the whole state per number            |
+| φ      | `phi`              | natural coordinates of the tuned settings (log μ, logit β)     |
+| G      | `slopes`           | ∂S/∂φ, a derivative of the whole state for each coordinate     |
 | h      |                    | ∂d̂/∂φ                                                          |
 | σ²     | `power` / `mass`   | mean square of the errors so far, with forgetting              |
+| P, β   | `tuner`            | variance and forgetting factor of the least squares            |
 | Δ      | `trust`            | the largest move of a coordinate at one sample                 |
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import DType, Key, Learner, Number, Sample, State, Wrapper, checks, model, static
+from jboost.core.learner import instance
 from jboost.core.numerics import dtype_of, usable
 from jboost.learners.newton import Newton, NewtonState
 from jboost.settings import leaves
 from jboost.settings import spaces as _spaces
 from jboost.settings.surrogates import relaxed
 
-# SGD on ten streams, each started 10 times too low and too high: among moves Δ of 0.2 to 0.5 the
-# last has the least worst case, 2.8 % above the best step on nine of them; ridges of 0.01 to 0.1
-# hardly differ. The tenth, and streams that had no part in this, are in
-# experiments/guides/tuning.md.
-TUNER = Newton(forgetting=0.999, ridge=0.03)
+# Chosen with SGD on ten streams, from steps 10 times too small and 10 times too large. Among Δ from
+# 0.2 to 0.5 the last has the best worst case: 2.8 % above the error of the best step, on nine of
+# the streams. Ridges from 0.01 to 0.1 hardly differ. experiments/guides/tuning.md has the tenth
+# stream, and streams that were not used for this choice.
+TUNER, TRUST = Newton(forgetting=0.999, ridge=0.03), 0.5
 
 
 class SelfTuningState(NamedTuple):
-    """The learner's state, φ, G (None for whole numbers), the least squares, σ² as a quotient."""
+    """The state of a learner that tunes itself.
+
+    learner: S, the state of the learner.
+    phi: φ, at the start that of the given settings.
+    slopes: G, of the structure of S; None in place of whole numbers.
+    tuner: the state of the least squares.
+    power: the sum of the squared errors, with forgetting; 0 at the start.
+    mass: the sum of the weights, with forgetting; 0 at the start.
+    """
 
     learner: State
     phi: Array
@@ -50,26 +64,28 @@ class SelfTuningState(NamedTuple):
 
 @model
 class SelfTuning(Wrapper):
-    """A learner whose chosen floats follow the stream, from wherever they start.
+    """A learner whose chosen settings follow the stream, from wherever they start.
 
         φ ← φ + clip(P h e/σ², ±Δ),    P⁻¹ ← β P⁻¹ + h hᵀ/σ²,    S, G ← update and its derivative
 
-    The step does not depend on the scales of inputs and targets. A step costs about 1 + n of the
-    learner's own, and so does the state, n being the count of tuned numbers.
+    The scales of inputs and targets do not matter. With n tuned numbers, a step takes about 1 + n
+    times the time of the learner's, and the state about 1 + n times the memory.
 
     Stability: P is capped, and no sample moves φ by more than Δ. Where the estimate does not depend
-    on φ it stays: SGD cuts steps with μ‖x‖² > 2, so that one far too large (beyond about 10 times)
-    is not found to be so. Start too low rather than too high.
+    on φ, φ stays. SGD cuts steps with μ‖x‖² > 2, so a step more than about 10 times too large is
+    not noticed: start too low rather than too high.
 
-    ``weight`` is the learner's, and that of the sample in tuning; ``repeats`` is that many updates.
-    Whole numbers of repeats inside are differentiated as :mod:`jboost.settings.surrogates` says.
+    ``weight`` is that of the sample, for the learner and for tuning. ``repeats`` means that many
+    updates. Whole numbers of repeats inside the learner are differentiated as
+    :mod:`jboost.settings.surrogates` says. Besides the learner's reports, ``info`` has the tuned
+    settings by name.
 
     Args:
       learner: any learner.
-      wrt: names of its floats, as for :func:`jboost.hypergradient`.
+      wrt: names of its settings, as for :func:`jboost.hypergradient`.
       tuner: the least squares that move φ, a ``Newton``; its forgetting is the memory of tuning.
       trust: Δ > 0.
-      spaces: (low, high) by name, for floats whose range is not known.
+      spaces: (low, high) by name, for settings whose range is not known.
 
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(5000)
@@ -82,50 +98,55 @@ class SelfTuning(Wrapper):
     """
 
     learner: Learner
-    wrt: Any = static(default=("step_size",))
+    wrt: str | Iterable[str] = static(default=("step_size",))
     tuner: Newton = TUNER
-    trust: Number = 0.5
-    spaces: Any = static(default=())
+    trust: Number = TRUST
+    spaces: Mapping[str, Iterable[float]] | Iterable[tuple[str, Iterable[float]]] = static(
+        default=()
+    )
 
     def __post_init__(self) -> None:
-        checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
-        checks.instance("tuner", self.tuner, Newton, "least squares, such as Newton(0.999, 0.1)")
-        wrt: Iterable[str] = (self.wrt,) if isinstance(self.wrt, str) else self.wrt
-        given: Mapping[str, Any] = dict(self.spaces)
-        object.__setattr__(self, "wrt", tuple(wrt))
-        object.__setattr__(self, "trust", checks.number("trust", self.trust, above=0))
-        object.__setattr__(self, "spaces", tuple((k, tuple(v)) for k, v in given.items()))
-        self._start(jnp.result_type(float))  # names, ranges and values, while a user can hear of it
+        checks.fields(
+            self,
+            learner=instance,
+            tuner=checks.of_kind(Newton, "least squares, such as Newton(0.999, 0.1)"),
+            trust=checks.a_number(above=0),
+        )
+        # Static fields must be hashable: tuples take the place of lists and dictionaries.
+        wrt = (self.wrt,) if isinstance(self.wrt, str) else tuple(self.wrt)
+        ranges = tuple((name, tuple(ends)) for name, ends in dict(self.spaces).items())
+        checks.assign(self, wrt=wrt, spaces=ranges)
+        self._start(jnp.result_type(float))  # refuses wrong names, ranges and values at once
 
     @property
-    def _chosen(self) -> tuple[dict[str, int], dict[str, _spaces.Space]]:
-        places = leaves.places(self.learner, self.wrt)
-        return places, _spaces.of(self.learner, places, dict(self.spaces))
+    def _tuned(self) -> list[tuple[str, int, _spaces.Space, ArrayLike]]:
+        """The tuned settings: name, number among the learner's leaves, space and given value."""
+        numbers = leaves.places(self.learner, self.wrt)
+        spaces = _spaces.of(self.learner, numbers, dict(self.spaces))
+        values = leaves.take(self.learner, numbers.values())
+        return [(n, numbers[n], spaces[n], value) for n, value in zip(numbers, values, strict=True)]
 
-    def _start(self, dtype: Any) -> Array:
-        places, known = self._chosen
-        values = leaves.take(self.learner, places.values())
-        parts = [
-            jnp.ravel(_spaces.start(name, known[name], value, dtype))
-            for name, value in zip(places, values, strict=True)
+    def _start(self, dtype: DTypeLike) -> Array:
+        """Return φ of the given values."""
+        coordinates = [
+            _spaces.start(name, space, value, dtype) for name, _, space, value in self._tuned
         ]
-        return jnp.concatenate(parts)
+        return jnp.concatenate([jnp.ravel(coordinate) for coordinate in coordinates])
 
     def _values(self, phi: Array) -> dict[str, Array]:
-        """The tuned floats at φ, by name, each in its own shape."""
-        places, known = self._chosen
-        values, first = {}, 0
-        for (name, space), leaf in zip(
-            known.items(), leaves.take(self.learner, places.values()), strict=True
-        ):
-            shape, size = jnp.shape(leaf), jnp.size(leaf)
-            values[name] = space.value(phi[first : first + size]).reshape(shape)
-            first += size
-        return values
+        """Return the tuned settings at φ by name, each in its own shape."""
+        tuned = self._tuned
+        ends = np.cumsum([jnp.size(value) for *_, value in tuned])
+        pairs = zip(tuned, jnp.split(phi, ends[:-1]), strict=True)
+        return {
+            name: space.value(coordinate).reshape(jnp.shape(value))
+            for (name, _, space, value), coordinate in pairs
+        }
 
     def _at(self, phi: Array) -> Learner:
-        places, _ = self._chosen
-        tuned = leaves.put(self.learner, places.values(), self._values(phi).values())
+        """Return the learner with its settings at φ, made differentiable."""
+        numbers = [number for _, number, *_ in self._tuned]
+        tuned = leaves.put(self.learner, numbers, self._values(phi).values())
         return relaxed(tuned, "straight-through")
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> SelfTuningState:
@@ -137,34 +158,36 @@ class SelfTuning(Wrapper):
             return _floats(state), state
 
         slopes, state = jax.jacfwd(floats, has_aux=True)(phi)
+        zero = jnp.zeros((), dtype)
         return SelfTuningState(
             learner=state,
             phi=phi,
-            slopes=_slopes(state, [jnp.moveaxis(slope, -1, 0) for slope in slopes]),
+            slopes=_with_floats(
+                state, [jnp.moveaxis(slope, -1, 0) for slope in slopes], others=False
+            ),
             tuner=self.tuner.init(phi.size, dtype),
-            power=jnp.zeros((), dtype),
-            mass=jnp.zeros((), dtype),
+            power=zero,
+            mass=zero,
         )
 
     def predict(self, state: SelfTuningState, x: ArrayLike) -> Array:
         return self._at(state.phi).predict(state.learner, x)
 
     def learn(self, state: SelfTuningState, sample: Sample) -> SelfTuningState:
-        told = sample.replace(repeats=1)
-        return sample.repeat(lambda state: self._learn_once(state, told), state, guard=False)
+        single = sample.replace(repeats=1)
+        return sample.repeat(lambda state: self._learn_once(state, single), state, guard=False)
 
     def info(self, state: SelfTuningState, sample: Sample) -> dict[str, Any]:
-        """What the learner reports, and the tuned floats by name."""
-        own = self._at(state.phi).info(state.learner, sample)
-        return own | self._values(state.phi)
+        reported = self._at(state.phi).info(state.learner, sample)
+        return reported | self._values(state.phi)
 
     def _learn_once(self, state: SelfTuningState, sample: Sample) -> SelfTuningState:
         phi, dtype = state.phi, state.phi.dtype
 
         def step(phi: Array, floats: list[Array]) -> tuple[tuple[Array, list[Array]], State]:
-            own, learner = _with_floats(state.learner, floats), self._at(phi)
-            after = learner.learn(own, sample)
-            return (learner.predict(own, sample.x), _floats(after)), after
+            before, learner = _with_floats(state.learner, floats, others=True), self._at(phi)
+            after = learner.learn(before, sample)
+            return (learner.predict(before, sample.x), _floats(after)), after
 
         def along(direction: Array, slopes: list[Array]) -> Any:
             values = (phi, _floats(state.learner))
@@ -175,30 +198,28 @@ class SelfTuning(Wrapper):
             directions, jax.tree.leaves(state.slopes)
         )
 
-        ok, lam = sample.good, sample.weight
-        e = jnp.where(ok, sample.d - y.astype(dtype), 0)
+        good, lam = sample.good, sample.weight
+        e = jnp.where(good, sample.d - y.astype(dtype), 0)
         beta = jnp.asarray(self.tuner.forgetting, dtype)
         power, mass = beta * state.power + lam * e * e, beta * state.mass + lam
-        some = (power > 0) & (lam > 0)
-        sigma = jnp.sqrt(jnp.where(some, power / jnp.where(some, mass, 1), 1))
-        # Its coefficients are the move from where φ is, so they begin at zero every time.
+        moves = (power > 0) & (lam > 0)
+        sigma = jnp.sqrt(jnp.where(moves, power / jnp.where(moves, mass, 1), 1))
+        # The tuner's coefficients are the move from the present φ: they start at zero every time.
         tuner = self.tuner.update(state.tuner, h.astype(dtype) / sigma, e / sigma, weight=lam)
         most = jnp.asarray(self.trust, dtype)
+        sound = [jnp.where(usable(slope), slope, 0) for slope in slopes]
         new = SelfTuningState(
             learner=after,
             phi=phi + jnp.clip(tuner.w, -most, most),
-            slopes=_slopes(after, [jnp.where(usable(slope), slope, 0) for slope in slopes]),
+            slopes=_with_floats(after, sound, others=False),
             tuner=tuner._replace(w=jnp.zeros_like(phi)),
             power=power,
             mass=mass,
         )
-        old = state._replace(learner=after)  # what a learner does with such a sample is its own
-        chosen = jax.tree.map(lambda a, b: jnp.where(ok & some, a, b), new, old)
-        return chosen._replace(slopes=_where(ok, new.slopes, old.slopes))
-
-
-def _where(ok: Array, new: Any, old: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(ok, a, b), new, old)
+        old = state._replace(learner=after)  # the learner itself leaves out a sample that is bad
+        chosen = jax.tree.map(partial(jnp.where, good & moves), new, old)
+        slopes = jax.tree.map(partial(jnp.where, good), new.slopes, old.slopes)
+        return chosen._replace(slopes=slopes)
 
 
 def _is_float(leaf: Array) -> bool:
@@ -206,17 +227,15 @@ def _is_float(leaf: Array) -> bool:
 
 
 def _floats(state: State) -> list[Array]:
-    """The leaves of a state that have derivatives."""
+    """Return the leaves of a state that have derivatives."""
     return [leaf for leaf in jax.tree.leaves(state) if _is_float(leaf)]
 
 
-def _with_floats(state: State, floats: list[Array]) -> State:
-    """The state with other values for those leaves."""
-    rest = iter(floats)
-    return jax.tree.map(lambda leaf: next(rest) if _is_float(leaf) else leaf, state)
+def _with_floats(state: State, floats: list[Array], *, others: bool) -> State:
+    """Return the state with other values for those leaves; without ``others``, the rest is None."""
+    values = iter(floats)
 
+    def value(leaf: Array) -> Array | None:
+        return next(values) if _is_float(leaf) else leaf if others else None
 
-def _slopes(state: State, slopes: list[Array]) -> State:
-    """Derivatives in the places of those leaves."""
-    rest = iter(slopes)
-    return jax.tree.map(lambda leaf: next(rest) if _is_float(leaf) else None, state)
+    return jax.tree.map(value, state)

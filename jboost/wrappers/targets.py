@@ -1,15 +1,17 @@
-"""Several targets at once: a learner whose d and whose estimate are (q,).
+"""Several targets at once: a learner whose d and whose estimate are (q,). Made by :func:`targets`.
 
-Each target has a learner of its own, and all of them together give what q runs would, to rounding.
-What does not depend on a target is computed and kept once (:class:`Shared`):
+All targets together give, to rounding, what q runs would give. What does not depend on a target is
+computed and stored once (:class:`Shared`):
 
-* a linear learner changes its coefficients by w ← w + g (d − wᵀx), where the gain g, and in it
-  Newton's inverse P, is the same for every target: one P, q vectors w;
-* behind transforms that look at x alone the q learners see one x′.
+* A linear learner changes its coefficients by w ← w + g (d − wᵀx). The gain g, and in it Newton's
+  inverse P, is the same for every target: one P and q vectors w are enough.
+* Behind transforms that look at x alone, all q learners see the same x′.
 
-Whatever weighs a sample by its target, as a booster does, has a P for each target
+A learner that weighs a sample by its target, as a booster does, needs a P for each target
 (:class:`Separate`).
 """
+
+from __future__ import annotations
 
 from typing import Any, ClassVar
 
@@ -20,7 +22,7 @@ from jax.typing import ArrayLike
 
 from jboost.boosting import copies
 from jboost.core import DType, Key, Learner, Sample, State, checks, model, static
-from jboost.core.learner import instance
+from jboost.core.learner import float_dtype, instance
 from jboost.core.numerics import known
 from jboost.core.products import matvec
 from jboost.learners.newton import ForwardNewton, Newton
@@ -49,7 +51,10 @@ class Targets(Learner):
 
 @model
 class Separate(Targets):
-    """A learner for each target; a setting of it is one value or one per target."""
+    """A learner for each target; each of its settings is one value, or one per target.
+
+    The state is the learner's, with the targets along the first axis.
+    """
 
     learner: Learner
     q: int = static()
@@ -57,10 +62,9 @@ class Separate(Targets):
     per_learner: ClassVar[tuple[str, ...]] = ("learner",)
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
-        def start(learner: Learner) -> State:
-            return learner.init(num_features, dtype, key=key)
-
-        return copies.each(start, self.learner, self.q)
+        return copies.each(
+            lambda learner: learner.init(num_features, dtype, key=key), self.learner, self.q
+        )
 
     def alone(self, j: int) -> Learner:
         """Return the learner of target j."""
@@ -68,45 +72,45 @@ class Separate(Targets):
         return copy_with([leaf[j] for leaf in varied])
 
     def predict(self, state: State, x: ArrayLike) -> Array:
-        def estimate(learner: Learner, state: State) -> Array:
-            return learner.predict(state, x)
-
-        return copies.each(estimate, self.learner, self.q, state)
+        return copies.each(
+            lambda learner, state: learner.predict(state, x), self.learner, self.q, state
+        )
 
     def learn(self, state: State, sample: Sample) -> State:
-        def learn(learner: Learner, state: State, d: Array, good: Array, weight: Array) -> State:
-            return learner.learn(state, sample.replace(d=d, good=good, weight=weight))
-
-        rows = (sample.d, sample.good, sample.weight)
-        return copies.each(learn, self.learner, self.q, state, *rows)
+        return self._each("learn", state, sample)
 
     def info(self, state: State, sample: Sample) -> dict[str, Any]:
-        """Report what each learner reports, with the targets along the first axis."""
+        """Return what each learner reports, with the targets along the first axis."""
+        return self._each("info", state, sample)
 
-        def report(learner: Learner, state: State, d: Array, good: Array, weight: Array) -> Any:
-            return learner.info(state, sample.replace(d=d, good=good, weight=weight))
+    def _each(self, method: str, state: State, sample: Sample) -> Any:
+        """Return what ``learn`` or ``info`` of each learner gives for its own target."""
+
+        def call(learner: Learner, state: State, d: Array, good: Array, weight: Array) -> Any:
+            alone = sample.replace(d=d, good=good, weight=weight)
+            return getattr(learner, method)(state, alone)
 
         rows = (sample.d, sample.good, sample.weight)
-        return copies.each(report, self.learner, self.q, state, *rows)
+        return copies.each(call, self.learner, self.q, state, *rows)
 
 
 @model
 class Shared(Targets):
     """Linear learners of q targets with one gain, behind transforms that look at x alone.
 
-        w_j ← w_j + g (d_j − w_jᵀx),    g what the learner makes of w = 0 with the target 1
+        w_j ← w_j + g (d_j − w_jᵀx),    g the w that the learner makes of w = 0 and the target 1
 
-    The state is the learner's own, but with w (q, r) and, inside ``ScaleTarget``, a scale for each
-    target. A missing target leaves its own w_j and scale as they are, while gain and transforms go
-    on to count x as long as any target is there: a target that is missing often learns a little
-    slower than it would alone.
+    The state is the learner's, but w is (q, r) and ``ScaleTarget`` has a scale for each target. A
+    missing target leaves its w_j and its scale as they are. The gain and the transforms count x
+    while any target is there, so a target that is often missing learns a little slower than alone.
     """
 
     learner: Learner
     q: int = static()
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
-        return self._widened(self.learner, self.learner.init(num_features, dtype, key=key), dtype)
+        state = self.learner.init(num_features, dtype, key=key)
+        return _widened(self.learner, state, self.q)
 
     def predict(self, state: State, x: ArrayLike) -> Array:
         return _predict(self.learner, state, x)
@@ -114,43 +118,42 @@ class Shared(Targets):
     def learn(self, state: State, sample: Sample) -> State:
         return _learn(self.learner, state, sample)
 
-    def _widened(self, learner: Learner, state: State, dtype: DType) -> State:
-        """Return the first state of the learner with room for all targets."""
-        if isinstance(learner, LINEAR):
-            return state._replace(w=jnp.zeros((self.q, *state.w.shape), state.w.dtype))
-        assert isinstance(learner, (Pipeline, ScaleTarget))
+
+def _widened(learner: Learner, state: State, q: int) -> State:
+    """Return the first state of a learner with room for q targets."""
+    if isinstance(learner, (Pipeline, ScaleTarget)):
         if isinstance(learner, ScaleTarget):
-            state = state._replace(scale=learner.scale.init(self.q, dtype))
-        return state._replace(learner=self._widened(learner.learner, state.learner, dtype))
+            state = state._replace(scale=learner.scale.init(q, float_dtype(state)))
+        return state._replace(learner=_widened(learner.learner, state.learner, q))
+    return state._replace(w=jnp.zeros((q, *state.w.shape), state.w.dtype))
 
 
 def _predict(learner: Learner, state: State, x: ArrayLike) -> Array:
-    """Return the estimates of a shared learner, (q,)."""
+    """Return the q estimates of a shared learner."""
     if isinstance(learner, Pipeline):
         return _predict(learner.learner, state.learner, learner.inputs(state, x)[-1])
     if isinstance(learner, ScaleTarget):
-        return learner.scale.undo(state.scale, _predict(learner.learner, state.learner, x))
+        return learner.scale.unscaled(state.scale, _predict(learner.learner, state.learner, x))
     return jax.vmap(lambda w: learner.predict(state._replace(w=w), x))(state.w)
 
 
 def _learn(learner: Learner, state: State, sample: Sample) -> State:
-    """Return the state of a shared learner; ``d``, ``good`` and ``weight`` of a sample are (q,)."""
+    """Return the state after a sample whose ``d``, ``good`` and ``weight`` are (q,)."""
     together = sample.replace(good=jnp.any(sample.good), weight=jnp.max(sample.weight))
     if isinstance(learner, Pipeline):
         *_, last = inputs = learner.inputs(state, sample.x)
-        told = sample.with_input(last, learner.learner.takes_missing)
+        transformed = sample.with_input(last, learner.learner.takes_missing)
         transforms = learner.transforms_after(state, inputs, together)
-        return state._replace(
-            transforms=transforms, learner=_learn(learner.learner, state.learner, told)
-        )
+        inner = _learn(learner.learner, state.learner, transformed)
+        return state._replace(transforms=transforms, learner=inner)
     if isinstance(learner, ScaleTarget):
-        answer = jnp.where(sample.good, sample.d, jnp.nan)  # NaN: that target's scale stays
-        told = sample.with_target(learner.scale.apply(state.scale, answer))
+        answer = jnp.where(sample.good, sample.d, jnp.nan)  # NaN leaves a target's scale as it is
+        scaled = sample.with_target(learner.scale.apply(state.scale, answer))
         scale = together.keep(learner.scale.after(state.scale, answer), state.scale)
-        return state._replace(scale=scale, learner=_learn(learner.learner, state.learner, told))
+        return state._replace(scale=scale, learner=_learn(learner.learner, state.learner, scaled))
     w, x = state.w, known(sample.x, state.w.dtype)
-    gain_from_zero = state._replace(w=jnp.zeros(w.shape[1], w.dtype))
-    after = learner.learn(gain_from_zero, together.replace(d=jnp.ones((), w.dtype)))
+    from_zero = state._replace(w=jnp.zeros(w.shape[1], w.dtype))
+    after = learner.learn(from_zero, together.replace(d=jnp.ones((), w.dtype)))  # its w is the gain
     e = jnp.where(sample.good, sample.d - matvec(w, x), 0)
     return after._replace(w=w + e[:, None] * after.w[None, :])
 
@@ -161,15 +164,15 @@ def targets(learner: Learner, q: int, *, share: bool = True) -> Targets:
     With ``share`` (the default) the targets share what they can: the inverse of ``Newton`` and
     ``ForwardNewton``, the gain of ``SGD`` and ``NLMS``, also inside ``ScaleTarget`` and behind
     ``Scale``, ``Bias``, ``Impute``, ``Polynomial`` and ``RandomFourier``. Any other learner is
-    separate for each target. Where rows lack some of their targets, sharing counts their x for all
-    targets alike; ``share=False`` is q separate learners then too.
+    separate for each target. Where a row lacks some of its targets, a shared learner counts its x
+    for all targets; with ``share=False`` the targets are separate there too.
 
-    Models that draw do so alike for every target, as runs with one key would.
+    Models that draw do so alike for every target, as q runs with one key would.
 
     Args:
-      learner: any learner; where it is separate, a float of it may be one value per target, (q,).
+      learner: any learner; where it is separate, a setting may have one value per target, (q,).
       q: the number of targets, at least 1.
-      share: whether targets may share what does not depend on them.
+      share: whether targets may share.
 
     >>> import jax.numpy as jnp, jboost as jb
     >>> both = jb.targets(jb.NLMS(1.0, epsilon=0.0), 2)
@@ -187,6 +190,7 @@ def targets(learner: Learner, q: int, *, share: bool = True) -> Targets:
 
 
 def _can_share(learner: Learner) -> bool:
+    """Return whether targets can share the learner, as :class:`Shared` does."""
     if isinstance(learner, Pipeline):
         of_x_alone = all(isinstance(transform, OF_X_ALONE) for transform in learner.transforms)
         return of_x_alone and _can_share(learner.learner)

@@ -1,8 +1,10 @@
-"""Which samples count, and how much: weights that come with the data, and a budget for labels.
+"""Which samples count, and how much: weights that come with the data, and a budget for answers.
 
-:class:`WeightColumn` takes each sample's weight from a column of its x. :class:`Budget` learns some
-of the samples only, as where every answer must be paid for.
+:class:`WeightColumn` takes the weight of each sample from a column of its x. :class:`Budget` learns
+a part of the samples only, for streams where every answer must be paid for.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -25,24 +27,23 @@ from jboost.core import (
     model,
     static,
 )
-from jboost.core.arrays import real
-from jboost.core.learner import required_key
-from jboost.core.numerics import dtype_of, known, usable
+from jboost.core.learner import instance, required_key
+from jboost.core.numerics import dtype_of, known, real, usable
 
-MEMORY = 100  # samples
+MEMORY = 100  # samples over which the mean uncertainty is taken
 
 
 @model
 class WeightColumn(Wrapper):
     """A learner whose samples bring their weight along, in a column of x that it does not see.
 
-    The weight multiplies the ``weight`` of an update. A sample whose weight is 0 is left out: it
-    leaves the state as it was, bit for bit; one whose weight is negative or not usable is too.
-    Nothing else changes, and the state is the learner's own: a run may go on with or without it.
+    The weight multiplies the ``weight`` of an update. A sample whose weight is 0, negative or not
+    usable is left out: it leaves the state as it was, bit for bit. The state is the learner's
+    state, so a run may go on with the learner alone.
 
     Args:
       learner: any learner, on the other columns.
-      column: the place of the weights; by default −1, the last.
+      column: the number of the column of weights; by default −1, the last.
 
     >>> import numpy as np
     >>> import jboost as jb
@@ -58,8 +59,7 @@ class WeightColumn(Wrapper):
     column: int = static(default=-1)
 
     def __post_init__(self) -> None:
-        checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
-        object.__setattr__(self, "column", checks.whole("column", self.column, at_least=-(2**31)))
+        checks.fields(self, learner=instance, column=checks.a_whole_number(at_least=-(2**31)))
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
         return self.learner.init(num_features - 1, dtype, key=key)
@@ -69,9 +69,9 @@ class WeightColumn(Wrapper):
 
     def learn(self, state: State, sample: Sample) -> State:
         x, weight = self._split(sample.x)
-        told = sample.with_input(x, self.takes_missing).only_if(usable(weight) & (weight > 0))
-        weight = told.weight * known(weight, weight.dtype)
-        return self.learner.learn(state, told.replace(weight=weight))
+        weighted = sample.with_input(x, self.takes_missing).only_if(usable(weight) & (weight > 0))
+        weight = weighted.weight * known(weight, weight.dtype)
+        return self.learner.learn(state, weighted.replace(weight=weight))
 
     def info(self, state: State, sample: Sample) -> dict[str, Any]:
         x, _ = self._split(sample.x)
@@ -80,8 +80,8 @@ class WeightColumn(Wrapper):
     def leverage(self, state: State, x: ArrayLike) -> Array:
         return self.learner.leverage(state, self._split(x)[0])
 
-    def _split(self, x: Any) -> tuple[Array, Array]:
-        """The learner's columns, and the weight."""
+    def _split(self, x: ArrayLike) -> tuple[Array, Array]:
+        """Return the columns that the learner sees, and the weight."""
         x = real(x)
         n = x.shape[0]
         if n < 2 or not -n <= self.column < n:
@@ -89,12 +89,18 @@ class WeightColumn(Wrapper):
                 "x must have a column of weights and at least one more; "
                 f"got {n} columns, the weights in column {self.column}"
             )
-        place = self.column % n
-        return jnp.concatenate([x[:place], x[place + 1 :]]), x[place]
+        column = self.column % n
+        return jnp.concatenate([x[:column], x[column + 1 :]]), x[column]
 
 
 class BudgetState(NamedTuple):
-    """Samples so far as two words; labels used; the mean ū of recent uncertainties; the learner."""
+    """The state of a learner on a budget. All numbers are 0 at the start.
+
+    t, wraps: the number of samples so far, as two words: t wraps at 2³², and ``wraps`` counts that.
+    used: the number of answers asked for; it wraps at 2³².
+    doubt: ū, the mean of recent uncertainties.
+    learner: the state of the learner.
+    """
 
     t: Array
     wraps: Array
@@ -109,14 +115,15 @@ class Budget(Wrapper):
 
         ask with probability min(1, ρ u/ū),    ρ the rate, u = uncertainty(state, x)
 
-    where ū is the mean of u over the last hundred samples or so. Without ``uncertainty`` every
-    sample has probability ρ. With it doubtful samples have more; where u varies so much that
-    min(1, ·) cuts often, fewer than a part ρ are asked for. A draw is a function of the key and the
-    sample's number, so a cut run goes on unchanged.
+    where ū is the mean of u over about the last hundred samples. Without ``uncertainty`` every
+    sample has the probability ρ. With it, uncertain samples have a higher one; where u varies so
+    much that min(1, ·) cuts often, less than a part ρ is asked for. A draw is a function of the key
+    and of the sample's number, so a run cut anywhere and resumed is the same run.
 
-    ``state.used`` is how many labels were asked for. In a run over recorded data the others are not
-    looked at. Live, ``wants(state, x, key)`` says whether to get the answer: where not, call
-    ``update`` all the same, with any number for d, so that the next sample has its own draw.
+    In a run over recorded data, answers that were not asked for are not looked at. Live,
+    ``wants(state, x, key)`` says whether to get the answer. Where it says no, call ``update`` all
+    the same, with any number for d, so that the next sample has another draw. Besides the
+    learner's reports, ``info`` has ``asked``: whether the answer is asked for.
 
     Args:
       learner: any learner.
@@ -135,11 +142,10 @@ class Budget(Wrapper):
 
     learner: Learner
     rate: Number
-    uncertainty: str | Callable[[State, Any], Array] | None = static(default=None)
+    uncertainty: str | Callable[[State, Array], Array] | None = static(default=None)
 
     def __post_init__(self) -> None:
-        checks.instance("learner", self.learner, Learner, "a learner such as SGD(step_size=0.1)")
-        object.__setattr__(self, "rate", checks.number("rate", self.rate, above=0, at_most=1))
+        checks.fields(self, learner=instance, rate=checks.a_number(above=0, at_most=1))
         if not (self.uncertainty in (None, "leverage") or callable(self.uncertainty)):
             raise TypeError(
                 "uncertainty must be 'leverage', a function of (state, x) or None; "
@@ -160,40 +166,38 @@ class Budget(Wrapper):
         learner = self.learner.init(num_features, dtype, key=key)
         return BudgetState(zero, zero, zero, jnp.zeros((), dtype), learner)
 
-    def wants(self, state: BudgetState, x: Any, key: Any) -> Array:
-        """Whether the answer to x is asked for."""
-        return self._look(state, x, key)[0]
+    def wants(self, state: BudgetState, x: ArrayLike, key: Key) -> Array:
+        """Return whether the answer to x is asked for."""
+        return self._draw(state, x, key)[0]
 
     def learn(self, state: BudgetState, sample: Sample) -> BudgetState:
-        wanted, u = self._look(state, sample.x, sample.key)
+        asked, u = self._draw(state, sample.x, sample.key)
         t = state.t + 1
-        # What a learner doubts at its start is far more than later, and must not be remembered.
+        # A learner is far more uncertain at its start than later: those u must fade quickly.
         gain = jnp.maximum(4 / (state.t.astype(u.dtype) + 4), 1 / MEMORY)
         after = state._replace(
             t=t,
             wraps=state.wraps + (t == 0).astype(jnp.uint32),
-            used=state.used + wanted.astype(jnp.uint32),
+            used=state.used + asked.astype(jnp.uint32),
             doubt=state.doubt + gain * (u - state.doubt),
         )
-        learner = self.learner.learn(state.learner, sample.only_if(wanted))
+        learner = self.learner.learn(state.learner, sample.only_if(asked))
         return sample.keep(after, state)._replace(learner=learner)
 
     def info(self, state: BudgetState, sample: Sample) -> dict[str, Any]:
-        """Report what the learner reports, and ``asked``: whether the answer is asked for."""
-        wanted, _ = self._look(state, sample.x, sample.key)
-        return self.learner.info(state.learner, sample) | {"asked": wanted}
+        asked, _ = self._draw(state, sample.x, sample.key)
+        return super().info(state, sample) | {"asked": asked}
 
-    def _look(self, state: BudgetState, x: Any, key: Any) -> tuple[Array, Array]:
-        """Whether to ask, and u."""
+    def _draw(self, state: BudgetState, x: ArrayLike, key: Key) -> tuple[Array, Array]:
+        """Return whether to ask, and u."""
         dtype = state.doubt.dtype
         chance, u = jnp.asarray(self.rate, dtype), jnp.ones((), dtype)
-        if self.uncertainty is not None:
-            doubt = self.uncertainty
-            doubt = self.learner.leverage if isinstance(doubt, str) else doubt
-            u = jnp.asarray(doubt(state.learner, known(x, dtype)), dtype)
-            some = (state.doubt > 0) & (u >= 0)
-            chance = jnp.where(some, chance * u / jnp.where(some, state.doubt, 1), chance)
-        own = jax.random.fold_in(
-            required_key(key), 1
-        )  # apart from what the learner draws with the key
-        return draws.uniform(own, (state.t, state.wraps), 1, dtype)[0] < chance, u
+        uncertainty = self.uncertainty
+        if isinstance(uncertainty, str):
+            uncertainty = self.learner.leverage
+        if uncertainty is not None:
+            u = jnp.asarray(uncertainty(state.learner, known(x, dtype)), dtype)
+            usual = (state.doubt > 0) & (u >= 0)
+            chance = jnp.where(usual, chance * u / jnp.where(usual, state.doubt, 1), chance)
+        key = jax.random.fold_in(required_key(key), 1)  # the learner draws with the key itself
+        return draws.uniform(key, (state.t, state.wraps), 1, dtype)[0] < chance, u

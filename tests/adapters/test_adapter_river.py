@@ -114,8 +114,8 @@ def test_of_a_mixture_what_can_grow_does() -> None:
 
     def said(x: dict[str, float]) -> np.ndarray:
         assert regressor._feed is not None
-        row = regressor._row(x).astype(np.float32)
-        return np.asarray(model.info(regressor._feed.state, row, 0.0)["y"])
+        row, state = regressor._row(x).astype(np.float32), regressor._feed.state
+        return np.asarray(model.info(state, model.sample(state, row, 0.0))["y"])
 
     query = {"a": 1.0, "b": -1.0, "c": 0.5}
     before = said(query)
@@ -123,6 +123,24 @@ def test_of_a_mixture_what_can_grow_does() -> None:
     after = said(query)
     assert after[0] == pytest.approx(before[0], rel=1e-4)
     assert after[1] != before[1] and after[1] == pytest.approx(1000, abs=5)  # its scale is kept
+
+
+def test_a_state_whose_structure_depends_on_the_width_grows_where_it_can() -> None:
+    """``Select`` keeps statistics only where there are more columns than it selects."""
+    selected = pipeline(Scale(), jb.Select(4), jb.NLMS(0.5))
+    regressor = OnlineRegressor(selected)
+    for x, y in samples(10, "abc"):
+        regressor.learn_one(x, y)
+    with pytest.warns(UserWarning, match="a state of Pipeline cannot grow"):
+        regressor.learn_one({"d": 1.0, "e": 1.0}, 1.0)
+    model = jb.boost([selected, NLMS], target_mse=0.1, combiner=jb.Uniform())
+    regressor = OnlineRegressor(model)
+    for x, y in samples(40, "abc"):
+        regressor.learn_one(x, y)
+    assert regressor._feed is not None
+    before = regressor._feed.state.learners[1].w
+    regressor.learn_one({"d": 1.0, "e": 1.0}, 0.0, w=0.0)
+    np.testing.assert_array_equal(regressor._feed.state.learners[1].w[:, 3:], before)
 
 
 @pytest.mark.parametrize("model", [NLMS, BOOSTED], ids=["NLMS", "boosted"])
@@ -229,16 +247,18 @@ def test_both_programs_give_the_same_bits(monkeypatch: Any) -> None:
 
 
 def test_what_is_compiled_in_a_hurry_depends_on_the_samples_alone(monkeypatch: Any) -> None:
-    monkeypatch.setattr(feed, "HURRY", 20)
-    efforts, program = set(), feed._program
-    monkeypatch.setattr(
-        feed, "_program", lambda kind, *how: efforts.add(how) or program(kind, *how)
-    )
+    monkeypatch.setattr(feed, "FIRST_SAMPLES", 20)
+    efforts, program, plan_for = set(), feed._program, feed.plan_for
+
+    def noted(packing: Any, generator: Any, kernel: bool, level: int) -> Any:
+        compiled = program(packing, generator, kernel, level)
+        return lambda *rows: efforts.add((len(rows[-1]) - 1, level)) or compiled(*rows)
+
+    monkeypatch.setattr(feed, "_program", noted)
+    monkeypatch.setattr(feed, "plan_for", lambda *run: plan_for(*run)._replace(long=True))
     xs = RNG.normal(size=(60, 3))
     ds = np.where(np.arange(60) % 7, xs.sum(axis=1), np.nan)
     one, many, moved = (Feed(BOOSTED, 3, jax.random.key(1)) for _ in range(3))
-    for made in (one, many, moved):
-        made._kind = made._kind._replace(long=True)
     said = [(one.predict(x), one.learn(x, d))[0] for x, d in zip(xs, ds, strict=True)]
     asked = []
     for start in range(0, 60, 13):
@@ -247,12 +267,11 @@ def test_what_is_compiled_in_a_hurry_depends_on_the_samples_alone(monkeypatch: A
     np.testing.assert_array_equal(said[::13], asked)
     moved.learn_many(xs[:10], ds[:10])
     moved = pickle.loads(pickle.dumps(moved))
-    moved._kind = moved._kind._replace(long=True)
     moved.learn_many(xs[10:], ds[10:])
     for other in (many, moved):
         for a, b in zip(jax.tree.leaves(one.state), jax.tree.leaves(other.state), strict=True):
             np.testing.assert_array_equal(a, b)
-    assert efforts == {(feed.SHORT, 0), (feed.SHORT, 1)}
+    assert efforts == {(feed.QUEUE, 0), (feed.QUEUE, 1)}
 
 
 def test_a_key_for_the_start_alone_makes_no_other_program() -> None:
@@ -260,12 +279,12 @@ def test_a_key_for_the_start_alone_makes_no_other_program() -> None:
     key = jax.random.key(1)
     starts = Seeded(jb.boost([network, jb.NLMS(0.5)], target_mse=0.1, dependence=0.0))
     one, other = Feed(starts, 3), Feed(starts, 3, key)
-    assert one._kind == other._kind and one.predict([1, 2, 3]) != other.predict([1, 2, 3])
+    assert one._programs == other._programs and one.predict([1, 2, 3]) != other.predict([1, 2, 3])
     again = pickle.loads(pickle.dumps(other))
     assert again.predict([1, 2, 3]) == other.predict([1, 2, 3])
     draws = Seeded(jb.boost(NLMS, 3, target_mse=30.0, mode=jb.RandomUpdate()))
     one, other = Feed(draws, 3), Feed(draws, 3, key)
-    assert one._kind != other._kind
+    assert one._programs != other._programs
     for x, y in samples(100, "abc"):  # of twenty, both may skip the same
         for each in (one, other):
             each.learn([*x.values()], y)

@@ -69,18 +69,18 @@ def test_span_boosting_is_the_papers_algorithm_1(D, residual, x64):
     feed = "residual" if residual else "gradient"
     model = SpanBoosting(jb.SGD(0.2), m=5, shrinkage=0.4, bound=D, feed=feed)
     state, trace = jb.run(model, xs, ds)
-    wanted, sigma, clipped = span_by_loop(xs, ds, 5, 0.2, 0.4, D, residual)
+    expected, sigma, clipped = span_by_loop(xs, ds, 5, 0.2, 0.4, D, residual)
     assert (clipped == 0) == (D == 4.0)  # once with the plain linear loss, once beyond the range
-    np.testing.assert_allclose(trace.prediction, wanted, atol=1e-10)
-    np.testing.assert_allclose(state.shrinking.sigma, sigma, atol=1e-10)
+    np.testing.assert_allclose(trace.prediction, expected, atol=1e-10)
+    np.testing.assert_allclose(state.sigma, sigma, atol=1e-10)
     assert ((sigma > 0) & (sigma < 1)).any()  # learned, and not at its ends
 
 
 def test_hull_boosting_is_the_papers_algorithm_2(x64):
     xs, ds = stream()
     model = HullBoosting(jb.SGD(0.2), m=5, bound=8.0)
-    wanted = hull_by_loop(xs, ds, 5, 0.2, 8.0)
-    np.testing.assert_allclose(jb.run(model, xs, ds)[1].prediction, wanted, atol=1e-10)
+    expected = hull_by_loop(xs, ds, 5, 0.2, 8.0)
+    np.testing.assert_allclose(jb.run(model, xs, ds)[1].prediction, expected, atol=1e-10)
 
 
 def test_gradient_boosting_stays_within_its_bound_and_learns():
@@ -95,8 +95,9 @@ def test_gradient_boosting_stays_within_its_bound_and_learns():
 def test_one_value_per_copy():
     xs, ds = stream()
     steps = np.array([0.1, 0.2, 0.3])
-    many, one = (SpanBoosting(jb.SGD(s), m=3) for s in (steps, 0.1))
-    assert not np.allclose(*(jb.run(m, xs, ds)[1].prediction for m in (many, one)))
+    models = (SpanBoosting(jb.SGD(step), m=3) for step in (steps, 0.1))
+    different, shared = (jb.run(model, xs, ds)[1].prediction for model in models)
+    assert not np.allclose(different, shared)
     with pytest.raises(ValueError, match="step_size must be a number or one per learner, here 4"):
         SpanBoosting(jb.SGD(steps), m=4)
 
@@ -156,9 +157,9 @@ def test_gradients_pass_through_the_chain(x64):
 
     slopes = jax.grad(error, argnums=(0, 1))(0.1, 0.4)
     h = 1e-6
-    wanted = [(error(0.1 + h, 0.4) - error(0.1 - h, 0.4)) / (2 * h),
+    expected = [(error(0.1 + h, 0.4) - error(0.1 - h, 0.4)) / (2 * h),
               (error(0.1, 0.4 + h) - error(0.1, 0.4 - h)) / (2 * h)]  # fmt: skip
-    np.testing.assert_allclose(slopes, wanted, rtol=1e-5)
+    np.testing.assert_allclose(slopes, expected, rtol=1e-5)
 
 
 def test_mean_and_last_value():
@@ -213,8 +214,8 @@ def test_what_the_docstrings_say_of_the_record():
     sets = {name: block["Newton"] for name, block in record["results"].items() if "Newton" in block}
 
     def figures(model, name):
-        own, alone = (f"{sets[name][m]['mse']:.4f}".lstrip("0") for m in (model, "alone"))
-        return f"{name} {own} to {alone}"
+        boosted, alone = (f"{sets[name][m]['mse']:.4f}".lstrip("0") for m in (model, "alone"))
+        return f"{name} {boosted} to {alone}"
 
     span, hull = (" ".join(c.__doc__.split()) for c in (SpanBoosting, HullBoosting))
     assert all(figures("span", n) in span for n in ("puma8nh", "mv", "compactiv", "california"))
@@ -227,26 +228,26 @@ def test_what_the_docstrings_say_of_the_record():
 
 
 class Fake:
-    """A duck with river's two methods that remembers what it was told."""
+    """A stand-in with river's two methods that remembers its inputs and targets."""
 
     def __init__(self):
-        self.seen, self.told = [], []
+        self.seen, self.learned = [], []
 
     def predict_one(self, x):
         self.seen.append(x)
-        return self.told[-1] if self.told else None
+        return self.learned[-1] if self.learned else None
 
     def learn_one(self, x, y):
-        self.told.append(y)
+        self.learned.append(y)
 
 
 def test_river_predicts_before_it_learns_and_skips_what_run_skips():
     fake = Fake()
     xs = [[1, 2], [np.nan, 3], [5, 6], [7, 8]]
-    said = river_predictions(fake, xs, [10, 20, np.nan, 40])
-    np.testing.assert_array_equal(said, [np.nan, 10, 10, 10])
+    predictions = river_predictions(fake, xs, [10, 20, np.nan, 40])
+    np.testing.assert_array_equal(predictions, [np.nan, 10, 10, 10])
     assert fake.seen == [{0: 1, 1: 2}, {0: 0, 1: 3}, {0: 5, 1: 6}, {0: 7, 1: 8}]
-    assert fake.told == [10, 40]
+    assert fake.learned == [10, 40]
 
 
 def test_river_refuses_what_it_cannot_run():
@@ -271,10 +272,10 @@ def test_river_itself():
     model = river.linear_model.LinearRegression()
     np.testing.assert_array_equal(by_name, river_predictions(model, xs, ds))
     loop = river.linear_model.LinearRegression()
-    wanted = []
+    expected = []
     for x, d in zip(xs.tolist(), ds.tolist(), strict=True):
-        wanted.append(loop.predict_one(dict(enumerate(x))))
+        expected.append(loop.predict_one(dict(enumerate(x))))
         loop.learn_one(dict(enumerate(x)), d)
-    np.testing.assert_allclose(by_name, wanted)
+    np.testing.assert_allclose(by_name, expected)
     with pytest.raises(ValueError, match="name of a class of river"):
         river_predictions("linear_model.NoSuch", xs, ds)

@@ -69,10 +69,10 @@ def test_the_chain_is_the_formulas(
     emphasis = Emphasis(target, dependence, guarantee, chain, literal)
     stream = samples(size=size)
     lam, delta = chained(emphasis, stream)
-    wanted, wanted_delta = by_hand(stream, target, dependence, guarantee, literal)
-    assert 0.01 < (wanted < 1).mean() < 0.9  # some are less important, some are not
-    np.testing.assert_allclose(lam, wanted, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(delta, wanted_delta, rtol=1e-9)
+    expected, expected_delta = by_hand(stream, target, dependence, guarantee, literal)
+    assert 0.01 < (expected < 1).mean() < 0.9  # some are less important, some are not
+    np.testing.assert_allclose(lam, expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(delta, expected_delta, rtol=1e-9)
     assert (lam[:, 0] == 1).all()
 
 
@@ -96,11 +96,11 @@ def test_long_chains_are_summed_another_way(m: int, x64: None) -> None:
 def test_an_error_counts_for_the_learners_after_it_alone(chain: str, m: int) -> None:
     """δ = 1e-6 and l = 0, ¼, ½, ¾ up to the learner that is 1e5 off, −1e10 after it."""
     emphasis = Emphasis(0.25, chain=chain)
-    y, one = jnp.zeros(m).at[3].set(1e5), jnp.ones(())
-    lam, _ = emphasis.weigh(emphasis.init(m, jnp.float32), y, 0 * one, one)
-    wanted = np.ones(m)
-    wanted[:4] = 10.0 ** np.array([0, -1.5, -3, -4.5])
-    np.testing.assert_allclose(lam, wanted, rtol=1e-5)
+    y, unit = jnp.zeros(m).at[3].set(1e5), jnp.ones(())
+    lam, _ = emphasis.weigh(emphasis.init(m, jnp.float32), y, 0 * unit, unit)
+    expected = np.ones(m)
+    expected[:4] = 10.0 ** np.array([0, -1.5, -3, -4.5])
+    np.testing.assert_allclose(lam, expected, rtol=1e-5)
 
 
 def test_the_chain_asked_for_is_the_one_that_runs() -> None:
@@ -111,8 +111,8 @@ def test_the_chain_asked_for_is_the_one_that_runs() -> None:
         ("scan", {"chain": "scan"}),
     ):
         emphasis = Emphasis(0.1, **settings)
-        one, state = jnp.ones(()), emphasis.init(3, jnp.float32)
-        program = jax.make_jaxpr(emphasis.weigh)(state, jnp.zeros(3), one, one)
+        unit, state = jnp.ones(()), emphasis.init(3, jnp.float32)
+        program = jax.make_jaxpr(emphasis.weigh)(state, jnp.zeros(3), unit, unit)
         assert ("scan" in {step.primitive.name for step in program.eqns}) == (chain == "scan")
 
 
@@ -121,30 +121,30 @@ def test_the_chain_asked_for_is_the_one_that_runs() -> None:
 def test_only_ratios_of_the_weights_of_samples_count(literal: bool, weight: float) -> None:
     """Errors of 1, then of 0: δ = ¼ and l = ½ make λ = ½."""
     emphasis = Emphasis(0.5, literal=literal)
-    one = jnp.ones(())
-    _, state = emphasis.weigh(emphasis.init(2, jnp.float32), jnp.ones(2), 0 * one, weight * one)
+    unit = jnp.ones(())
+    _, state = emphasis.weigh(emphasis.init(2, jnp.float32), jnp.ones(2), 0 * unit, weight * unit)
     np.testing.assert_allclose(emphasis.delta(state), 0.25, rtol=1e-6)
-    lam, _ = emphasis.weigh(state, jnp.zeros(2), 0 * one, weight * one)
+    lam, _ = emphasis.weigh(state, jnp.zeros(2), 0 * unit, weight * unit)
     np.testing.assert_allclose(lam, [1.0, 0.5], rtol=1e-6)
 
 
-@pytest.mark.parametrize(("error", "wanted"), [(1e9, 1.0), (1e8, 0.0)])
-def test_squares_count_in_full_up_to_the_largest(error: float, wanted: float) -> None:
+@pytest.mark.parametrize(("error", "expected"), [(1e9, 1.0), (1e8, 0.0)])
+def test_squares_count_in_full_up_to_the_largest(error: float, expected: float) -> None:
     """σ_m² = 1e17: l is 1e17 − 1e18, or 1e17 − 1e16."""
-    emphasis, one = Emphasis(1e17), jnp.ones(())
+    emphasis, unit = Emphasis(1e17), jnp.ones(())
     y = jnp.array([error, 0.0])
-    lam, _ = emphasis.weigh(emphasis.init(2, jnp.float32), y, 0 * one, one)
-    np.testing.assert_allclose(lam, [1.0, wanted], atol=1e-30)
+    lam, _ = emphasis.weigh(emphasis.init(2, jnp.float32), y, 0 * unit, unit)
+    np.testing.assert_allclose(lam, [1.0, expected], atol=1e-30)
 
 
 def test_what_is_not_literal_never_stands_still(x64: None) -> None:
     """A perfect start makes δ = 0: literally nothing is learned ever after, else a little is."""
     y, d, ahead = jnp.zeros(2), jnp.asarray(0.0), jnp.asarray(1.0)
-    for literal, wanted in ((True, 0.0), (False, 1e-6**0.5)):
+    for literal, expected in ((True, 0.0), (False, 1e-6**0.5)):
         emphasis = Emphasis(0.5, literal=literal)
         _, state = emphasis.weigh(emphasis.init(2, jnp.float64), y, d, ahead)
         lam, _ = emphasis.weigh(state, y, d, ahead)
-        np.testing.assert_allclose(lam, [1.0, wanted], rtol=1e-9)
+        np.testing.assert_allclose(lam, [1.0, expected], rtol=1e-9)
     huge = Emphasis(0.5).record(emphasis.init(2, jnp.float64), y + 1e9, d, ahead)
     np.testing.assert_allclose(Emphasis(0.5).delta(huge), 1.0)  # at most, for any target
 
@@ -159,8 +159,8 @@ def test_gradients_are_finite_from_the_first_sample(
         emphasis = Emphasis(numbers[0], numbers[1], literal=literal)
         state = emphasis.init(3, dtype)
         for y, d in (([0.0, 0.0, 0.0], 0.0), ([0.1, -2.0, 0.3], 0.2), ([0.3, 0.2, 0.1], 0.0)):
-            one = jnp.ones((), dtype)
-            lam, state = emphasis.weigh(state, jnp.asarray(y, dtype), jnp.asarray(d, dtype), one)
+            unit = jnp.ones((), dtype)
+            lam, state = emphasis.weigh(state, jnp.asarray(y, dtype), jnp.asarray(d, dtype), unit)
         return lam.sum()
 
     slope = jax.jit(jax.grad(last))(jnp.asarray([target, 0.7], dtype))
@@ -214,8 +214,8 @@ def test_settings_out_of_range(wrong: Any, message: str) -> None:
 @pytest.mark.parametrize("literal", [False, True])
 def test_a_weight_beyond_the_smallest_number_is_not_zero(literal: bool) -> None:
     """δ > 0 makes λ > 0, so that data reuse learns a sample at least once."""
-    emphasis, one = Emphasis(100.0, literal=literal), jnp.ones(())
-    state = emphasis.record(emphasis.init(20, jnp.float32), jnp.zeros(20), one / 2, jnp.ones(20))
-    lam, _ = emphasis.weigh(state, jnp.zeros(20), 0 * one, one)  # l = 100, 200, … and δ = 1/16
+    emphasis, unit = Emphasis(100.0, literal=literal), jnp.ones(())
+    state = emphasis.record(emphasis.init(20, jnp.float32), jnp.zeros(20), unit / 2, jnp.ones(20))
+    lam, _ = emphasis.weigh(state, jnp.zeros(20), 0 * unit, unit)  # l = 100, 200, … and δ = 1/16
     assert (lam > 0).all() and (lam[1:] < 1e-36).all()
     assert DataReuse(5).spend(lam, None)[1].tolist() == [5, *[1] * 19]

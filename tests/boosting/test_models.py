@@ -7,6 +7,7 @@ import pytest
 from support import oracle
 
 import jboost as jb
+from jboost.boosting.modes import Mode
 
 T = 5000
 COMBINERS = {
@@ -32,23 +33,23 @@ def lam_y(state, info):
 
 
 def build(kind, stream, m, dependence, combiner, chain="prefix"):
-    """A literal model and what the oracle is told, for one of the paper's six."""
+    """Return a literal model, one of the paper's six, and the settings of the oracle."""
     target_mse = {
         "duffing": {"bsgd": 0.25, "bnm": 0.17},
         "stationary": {"bsgd": 0.02, "bnm": 0.004},
     }
     family, mode = kind.split("_")
     target = target_mse[stream][family]
-    settings = {"target_mse": target, "dependence": dependence}
+    emphasis = {"target_mse": target, "dependence": dependence}
     if family == "bsgd":
         step = 0.1 / 5 if mode == "dr" else 0.1
         model = getattr(jb, kind)(
-            m, step_size=0.1, combiner=combiner, literal=True, chain=chain, **settings
+            m, step_size=0.1, combiner=combiner, literal=True, chain=chain, **emphasis
         )
-        return model, {"learner": "sgd", "mode": mode, "m": m, "step_size": step, **settings}
+        return model, {"learner": "sgd", "mode": mode, "m": m, "step_size": step, **emphasis}
     newton = {"forgetting": 0.999, "ridge": 0.01}
-    model = getattr(jb, kind)(m, combiner=combiner, literal=True, chain=chain, **newton, **settings)
-    return model, {"learner": "nm", "mode": mode, "m": m, **newton, **settings}
+    model = getattr(jb, kind)(m, combiner=combiner, literal=True, chain=chain, **newton, **emphasis)
+    return model, {"learner": "nm", "mode": mode, "m": m, **newton, **emphasis}
 
 
 def assert_agree(ours, paper, bound=1e-7):
@@ -66,8 +67,8 @@ LENGTHS += [pytest.param(m, T, marks=pytest.mark.slow) for m in (1, 2, 20)]
 def test_literal_models_are_the_papers(kind, stream, m, length, x64):
     xs, ds = (a[:length] for a in STREAMS[stream])
     for c in (0.0, 0.5, 1.0, 2.0):
-        _, told = build(kind, stream, m, c, jb.Uniform())
-        paper = oracle.boosted(xs, ds, combiner=("uniform",), **told)
+        _, settings = build(kind, stream, m, c, jb.Uniform())
+        paper = oracle.boosted(xs, ds, combiner=("uniform",), **settings)
         for named, combiner in COMBINERS.items():
             model, _ = build(kind, stream, m, c, combiner)
             _, trace = jb.run(model, xs, ds, observe=lam_y)
@@ -84,11 +85,11 @@ def test_literal_models_are_the_papers(kind, stream, m, length, x64):
 def test_random_updates_given_their_decisions(kind, stream, x64):
     xs, ds = (a[:2000] for a in STREAMS[stream])
     combiner = jb.Newton(forgetting=0.999, ridge=1.0, max_variance=None)
-    model, told = build(kind, stream, 20, 1.0, combiner)
+    model, settings = build(kind, stream, 20, 1.0, combiner)
     _, trace = jb.run(model, xs, ds, KEY, observe=lam_y)
     y, lam, _, z, updates = trace.observed
     paper = oracle.boosted(
-        xs, ds, decisions=np.asarray(updates), combiner=("newton", 0.999, 1.0), **told
+        xs, ds, decisions=np.asarray(updates), combiner=("newton", 0.999, 1.0), **settings
     )
     assert_agree(y, paper.y)
     assert_agree(lam, paper.lam)
@@ -196,3 +197,23 @@ def test_no_dependence_is_the_mixture_of_experts(x64):
     model = jb.boost(jb.SGD(steps), 3, target_mse=0.2, dependence=0.0, combiner=jb.Uniform())
     alone = [oracle.single(xs, ds, learner="sgd", step_size=s).prediction for s in steps]
     assert_agree(jb.run(model, xs, ds)[1].prediction, np.mean(alone, axis=0))
+
+
+@jb.model
+class HalfTwice(Mode):
+    """Every learner learns every sample twice, with half of its weight."""
+
+    def spend(self, lam, uniform):
+        return 0.5, 2
+
+
+def test_a_mode_may_return_one_number_for_all_learners(x64):
+    xs, ds = (a[:200] for a in STREAMS["duffing"])
+    model = jb.boost(jb.SGD(0.1), 3, target_mse=0.2, mode=HalfTwice(), combiner=jb.Uniform())
+    learner, ys = jb.SGD(0.1), []
+    state = learner.init(3)
+    for x, d in zip(xs, ds, strict=True):
+        ys.append(learner.predict(state, x))
+        for _ in range(2):
+            state = learner.update(state, x, d, weight=0.5)
+    np.testing.assert_allclose(jb.run(model, xs, ds)[1].prediction, ys, rtol=1e-9, atol=1e-12)

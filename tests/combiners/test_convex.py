@@ -1,5 +1,6 @@
 """EWA, BOA and ML-Poly: against loops over the printed rules, on hard streams, in their bounds."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -65,10 +66,10 @@ def boa(y, d, lam, gamma):
     m = y.shape[1]
     V, R, out = np.zeros(m), np.zeros(m), []
     for t in range(len(d)):
-        some, p = V > 0, np.full(m, 1 / m)
-        if some.any():
-            w = np.exp(R[some] / np.sqrt(V[some])) / np.sqrt(V[some])
-            p[some] = some.mean() * w / w.sum()
+        differed, p = V > 0, np.full(m, 1 / m)
+        if differed.any():
+            w = np.exp(R[differed] / np.sqrt(V[differed])) / np.sqrt(V[differed])
+            p[differed] = differed.mean() * w / w.sum()
         out.append(p)
         r = lam[t] * 2 * (p @ y[t] - d[t]) * (p @ y[t] - y[t])
         V = gamma * V + 2.2 * r**2
@@ -103,9 +104,9 @@ def test_the_mix_is_that_of_a_plain_loop(rules, name, x64):
     y[0] = [0, 1, 2, 1]  # two are the mean, so that their V stays 0
     y[90:93] = y[90:93, :1]  # nothing tells them apart
     lam = np.where(np.arange(len(d)) % 3 == 1, 0.5, 1.0)
-    wanted = by_loop(rules[name], y, d, lam)
-    assert wanted.std() > 0.05  # it moved
-    np.testing.assert_allclose(mixes(rules[name], y, d, lam), wanted, atol=1e-9)
+    expected = by_loop(rules[name], y, d, lam)
+    assert expected.std() > 0.05  # it moved
+    np.testing.assert_allclose(mixes(rules[name], y, d, lam), expected, atol=1e-9)
 
 
 def test_two_samples_by_hand():
@@ -200,9 +201,9 @@ def test_nothing_is_left_of_what_is_forgotten(rule):
 def test_the_range_grows_when_a_loss_is_beyond_it():
     """Losses of 4, of 8 = S and of 9."""
     state, y = EWA().init(2), jnp.array([0.0, 2.0])
-    for weight, wanted in ((1.0, 8.0), (2.0, 8.0), (2.25, 18.0)):
+    for weight, expected in ((1.0, 8.0), (2.0, 8.0), (2.25, 18.0)):
         state = EWA().update(state, y, 0.0, weight=weight)
-        assert float(state.S) == wanted
+        assert float(state.S) == expected
 
 
 def test_experts_are_told_apart_right_after_another_was_far_off():
@@ -251,9 +252,9 @@ def test_gradients_are_finite_and_right(rule, x64):
 
     @jax.jit
     def error(offset, gamma):
-        own = type(rule)(forgetting=gamma) if not isinstance(rule, EWA) else EWA(rule.rate, gamma)
+        fading = dataclasses.replace(rule, forgetting=gamma)
         return jax.value_and_grad(lambda model, o: jb.mse(model, y * (1 + o), d), (0, 1))(
-            own, offset
+            fading, offset
         )
 
     assert np.isfinite(jax.tree.leaves(error(0.1, 1.0))).all()

@@ -8,8 +8,7 @@ import pytest
 
 import jboost as jb
 from jboost.combiners.mean import FromMean, Uniform
-from jboost.combiners.refined import Refined
-from jboost.combiners.scaled import ScaleAlike
+from jboost.combiners.refined import Refined, ScaleAlike
 
 T, M = 2000, 4
 REFINED = Refined()
@@ -86,14 +85,14 @@ DRAWN = jb.pipeline(
 
 @pytest.mark.parametrize(
     "combiner",
-    [FromMean(DRAWN), *(Refined(**{part: DRAWN}) for part in ("mix", "correction", "judge"))],
+    [FromMean(DRAWN), *(Refined(**{name: DRAWN}) for name in ("mix", "correction", "judge"))],
     ids=["from the mean", "mix", "correction", "judge"],
 )
 def test_a_part_that_draws_is_given_the_key(combiner):
     assert combiner.needs_key and not REFINED.needs_key and not FromMean(jb.SGD(0.1)).needs_key
     y, d = (a[:8] for a in estimates([0.3, 1.0, 1.0, 1.0]))
-    one, other = (jb.run(combiner, y, d, jax.random.key(n))[1].prediction for n in range(2))
-    assert np.isfinite(one).all() and (one != other).any()
+    first, second = (jb.run(combiner, y, d, jax.random.key(n))[1].prediction for n in range(2))
+    assert np.isfinite(first).all() and (first != second).any()
 
 
 def test_an_estimate_that_is_none_leaves_every_bit():
@@ -132,10 +131,10 @@ def test_a_convex_combiner_loses_nothing_when_scaled():
 
 
 def test_errors_say_what_is_wanted():
-    for part, example in (("mix", "BOA"), ("correction", "Newton"), ("judge", "MLPoly")):
-        wanted = rf"{part} must be a learner such as {example}\(\); got 'boa'"
-        with pytest.raises(TypeError, match=wanted):
-            Refined(**{part: "boa"})
+    for name, example in (("mix", "BOA"), ("correction", "Newton"), ("judge", "MLPoly")):
+        message = rf"{name} must be a learner such as {example}\(\); got 'boa'"
+        with pytest.raises(TypeError, match=message):
+            Refined(**{name: "boa"})
     with pytest.raises(TypeError, match="combiner must be a learner such as BOA"):
         ScaleAlike(jb.Scale())
     with pytest.raises(TypeError, match="scale must be a Scale"):

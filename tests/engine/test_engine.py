@@ -194,7 +194,7 @@ def test_unused_operands_do_not_abort_the_process():
 def test_an_untested_version_of_jax_runs_plain_and_says_so_once(monkeypatch, caplog):
     xs, ds = data()
     monkeypatch.setattr(folds, "_plans", plan.Plans())
-    monkeypatch.setattr(plan, "_said", set())
+    plan._warn_of_version.cache_clear()
     monkeypatch.setattr(plan, "LAST_TESTED", (0, 9, 9))
     with caplog.at_level("WARNING", logger="jboost.engine"):
         jb.run(jb.SGD(0.1), xs, ds)

@@ -44,8 +44,11 @@ def update(model, state, x, d, weight=1.0, repeats=True):
 
 def test_a_line_under_sgd_is_the_paper_s_learner():
     xs, ds = stream()
-    for boosted in (lambda one: one, lambda one: jb.boost(one, 3, target_mse=0.05)):
-        ours, theirs = (prediction(boosted(one), xs, ds) for one in (LINE, jb.SGD(0.05)))
+    for ours, theirs in (
+        (LINE, jb.SGD(0.05)),
+        (jb.boost(LINE, 3, target_mse=0.05), jb.boost(jb.SGD(0.05), 3, target_mse=0.05)),
+    ):
+        ours, theirs = prediction(ours, xs, ds), prediction(theirs, xs, ds)
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
@@ -206,9 +209,9 @@ def test_vmap_over_samples_is_separate_updates():
     state, _ = jb.run(NET, xs, ds, KEY)
     together = jax.vmap(lambda x, d: update(NET, state, x, d))(xs[:3], ds[:3])
     for k in range(3):
-        one = update(NET, state, xs[k], ds[k])
-        own = jax.tree.map(lambda a, k=k: a[k], together)
-        chex.assert_trees_all_close(own, one, rtol=1e-4, atol=1e-5)
+        alone = update(NET, state, xs[k], ds[k])
+        copy = jax.tree.map(lambda a, k=k: a[k], together)
+        chex.assert_trees_all_close(copy, alone, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("model", BOTH.values(), ids=BOTH.keys())

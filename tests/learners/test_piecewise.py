@@ -277,9 +277,9 @@ def test_boosted_trees_are_cut_and_resumed_bit_for_bit():
     d = np.abs(x[:, 0])
     model = jb.boost(SMALL, 3, target_mse=1e-3, mode=jb.RandomUpdate())
     whole, trace = jb.run(model, x, d, KEY)
-    part, first = jb.run(model, x[:128], d[:128], KEY)
-    part, second = jb.run(model, x[128:], d[128:], KEY, part)
-    chex.assert_trees_all_equal(part, whole)
+    half, first = jb.run(model, x[:128], d[:128], KEY)
+    resumed, second = jb.run(model, x[128:], d[128:], KEY, half)
+    chex.assert_trees_all_equal(resumed, whole)
     together = jnp.concatenate([first.prediction, second.prediction])
     chex.assert_trees_all_equal(together, trace.prediction)
 

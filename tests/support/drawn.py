@@ -66,7 +66,7 @@ WRAPPERS = [
 
 
 def boosted(inner):
-    """Copies or a list, in any mode, under any combiner, by either form of the chain."""
+    """Boosters of copies or of a list, in any mode, under any combiner, by either chain."""
     learners = st.one_of(st.tuples(inner, st.integers(1, 3)), st.tuples(st.lists(inner, min_size=2,
                          max_size=2), st.none()))  # fmt: skip
     return st.builds(
@@ -88,9 +88,9 @@ def boosted(inner):
 
 
 def around(inner):
-    """Something with a learner inside."""
+    """Boosters, pipelines and wrappers with a drawn learner inside."""
     piped = st.builds(
-        lambda parts, learner: jb.pipeline(*parts, learner),
+        lambda steps, learner: jb.pipeline(*steps, learner),
         st.lists(transforms, min_size=1, max_size=2),
         inner,
     )
@@ -106,13 +106,12 @@ def nested(leaf):
 
 HOSTILE = (np.nan, np.inf, -np.inf, 1e30, -3e38, 1e15, 9e14, -9e14, 1e7, 1e-30, 1e-42, -0.0, 0.0)
 
-
-places = st.tuples(st.integers(0, 2 * T - 1), st.integers(0, R), st.sampled_from(HOSTILE))
-streams = st.tuples(st.integers(0, 1000), st.lists(places, max_size=12))
+faults = st.tuples(st.integers(0, 2 * T - 1), st.integers(0, R), st.sampled_from(HOSTILE))
+streams = st.tuples(st.integers(0, 1000), st.lists(faults, max_size=12))
 
 
 def samples(stream, dtype):
-    """(xs, ds): ordinary samples by a seed, with hostile values put into some places."""
+    """Return ordinary samples (xs, ds) drawn by a seed, with hostile values put among them."""
     seed, hostile = stream
     xs = np.random.default_rng(seed).normal(size=(2 * T, R)).astype(np.float32)
     ds = (xs @ [1.0, -0.5, 0.25] + 0.3).astype(np.float32)

@@ -1,7 +1,7 @@
-"""The contract table: every learner, mode and combiner of the library, once.
+"""The contract table: every learner, mode, combiner, transform and wrapper of the library.
 
-A new part costs one entry here; tests/test_contract.py does the rest. ``EVERY`` and ``SOME`` are
-what tests are made of; to run all of them takes ``-m "slow or not slow"``.
+A new class needs an entry here, and tests/test_contract.py then tests it. ``EVERY`` and ``SOME``
+are parameters of tests, of which some are marked slow: ``-m "slow or not slow"`` runs all of them.
 """
 
 import optax
@@ -151,7 +151,7 @@ FEW = (
     }
 )
 
-# What each change is tried on: every learner, mode and combiner, and one part of each kind.
+# What runs by default: every learner, mode and combiner, and an example of each other kind.
 QUICK = {
     *LEARNERS,
     *(name for name in FEW if name in BOOSTED),

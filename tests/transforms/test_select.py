@@ -24,7 +24,7 @@ def chosen(select, xs, ds):
     """The columns after every sample, (T, most)."""
 
     def step(state, sample):
-        state = select.learn(state, *sample)
+        state = select.update(state, *sample)
         return state, state.columns
 
     return jax.lax.scan(step, select.init(xs.shape[1], xs.dtype), (xs, ds))[1]
@@ -48,7 +48,7 @@ def test_neither_the_units_nor_the_offset_of_the_target_matter():
 
 def test_once_found_it_is_as_good_as_knowing_them():
     xs, ds = stream()
-    found, told, all_of_them = (
+    selected, knowing, all_columns = (
         np.mean((jb.run(model, x, ds)[1].prediction - ds)[200:] ** 2)
         for model, x in (
             (jb.pipeline(Select(5), jb.Newton(0.99)), xs),
@@ -56,7 +56,7 @@ def test_once_found_it_is_as_good_as_knowing_them():
             (jb.Newton(0.99), xs),
         )
     )
-    assert found < 1.15 * told and found < 0.9 * all_of_them
+    assert selected < 1.15 * knowing and selected < 0.9 * all_columns
 
 
 def test_with_few_columns_nothing_is_left_out():
@@ -83,9 +83,9 @@ def test_gaps_and_absurd_values_spoil_only_themselves():
     x = jnp.asarray(xs[0]).at[1].set(jnp.inf).at[30].set(jnp.nan)
     seen = np.asarray(select.apply(state, x))
     assert np.isnan(seen[1]) and np.isfinite(seen[[0, 2, 3, 4]]).all()
-    learn = jax.jit(select.learn)
-    after = learn(state, x.at[2].set(1e14), jnp.float32(1e14))
-    chex.assert_tree_all_finite(learn(after, x.at[2].set(-1e14), jnp.float32(-1e14)))
+    update = jax.jit(select.update)
+    after = update(state, x.at[2].set(1e14), jnp.float32(1e14))
+    chex.assert_tree_all_finite(update(after, x.at[2].set(-1e14), jnp.float32(-1e14)))
     gaps = np.where(np.random.default_rng(1).random(xs.shape) < 0.2, np.nan, xs)
     columns = np.asarray(chosen(select, gaps.astype(np.float32), ds))[-1]
     assert set(RELEVANT) <= set(columns.tolist())

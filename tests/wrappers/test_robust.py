@@ -33,10 +33,10 @@ MODELS = {
 
 
 @pytest.mark.parametrize(
-    "name, form",
+    "name, acts_on",
     [*((name, "weight") for name in MODELS), ("Newton", "target"), ("bnm_wu", "target")],
 )
-def test_outliers_cost_at_most_a_tenth(name, form):
+def test_outliers_cost_at_most_a_tenth(name, acts_on):
     model = MODELS[name]
     xs, ds = stationary(5000)
     bad, out = spoilt(ds)
@@ -46,7 +46,7 @@ def test_outliers_cost_at_most_a_tenth(name, form):
         return np.mean(np.square(e[~out][20:]))  # the first errors are large and few
 
     clean = error(model, ds)
-    assert error(Huber(model, form=form), bad) < 1.1 * clean
+    assert error(Huber(model, acts_on=acts_on), bad) < 1.1 * clean
     assert error(model, bad) > 10 * clean
 
 
@@ -54,8 +54,8 @@ def test_for_sgd_it_is_hubers_gradient():
     """Both forms: w + μ clip(e, ±k σ̂) x, in NumPy, given the scales that were used."""
     xs, ds = stationary(60)
     ds[[20, 40]] = 300.0, -300.0
-    for form in ("target", "weight"):
-        model = Huber(jb.SGD(0.1), threshold=2.0, reject=None, form=form)
+    for acts_on in ("target", "weight"):
+        model = Huber(jb.SGD(0.1), threshold=2.0, reject=None, acts_on=acts_on)
         _, trace = jb.run(model, xs, ds, observe=scale_after)
         sigma = np.concatenate([[0.0], GAUSSIAN * np.asarray(trace.observed)])
         w, predictions = np.zeros(3), []
@@ -82,8 +82,8 @@ def test_for_newton_it_is_reweighted_least_squares(x64):
 
 def test_what_is_far_beyond_is_not_learned_at_all():
     xs, ds = stationary(60)
-    for form in ("target", "weight"):
-        model = Huber(jb.Newton(0.99), form=form)
+    for acts_on in ("target", "weight"):
+        model = Huber(jb.Newton(0.99), acts_on=acts_on)
         state, _ = jb.run(model, xs, ds)
         after, _ = jb.run(model, xs[:1], np.array([1e6], np.float32), state=state)
         chex.assert_trees_all_equal(after.learner, state.learner)
@@ -119,10 +119,10 @@ def test_the_running_median(start):
         return jax.lax.scan(step, Median.zeros(jnp.float32), sizes)[1]
 
     s = np.asarray(follow(jnp.asarray(sizes)))
-    wanted = 0.6745
+    median = 0.6745
     for span, scale in ((slice(40, 2000), 1), (slice(2060, 4000), 1000)):
-        assert np.all(np.abs(np.log2(s[span] / (scale * wanted))) < 1.5)
-        assert 0.9 < np.median(s[span]) / (scale * wanted) < 1.1
+        assert np.all(np.abs(np.log2(s[span] / (scale * median))) < 1.5)
+        assert 0.9 < np.median(s[span]) / (scale * median) < 1.1
 
 
 def test_an_exact_fit_leaves_the_scale():
@@ -135,17 +135,17 @@ def test_weights_come_from_a_column():
     weights = np.random.default_rng(0).uniform(0, 2, 50).astype(np.float32)
     weights[[3, 4, 5, 6]] = 0.0, -1.0, np.nan, np.inf
     learner = jb.Newton(0.99, 0.1)
-    own, predictions = learner.init(3, jnp.float32), []
+    expected, predictions = learner.init(3, jnp.float32), []
     update, predict = jax.jit(learner.update), jax.jit(learner.predict)
     for x, d, weight in zip(xs, ds, weights, strict=True):
-        predictions.append(predict(own, x))
+        predictions.append(predict(expected, x))
         if np.isfinite(weight) and weight > 0:
-            own = update(own, x, d, weight=weight)
-    for column, place in ((-1, 3), (1, 1)):
-        both = np.insert(xs, place, weights, axis=1)
+            expected = update(expected, x, d, weight=weight)
+    for column, position in ((-1, 3), (1, 1)):
+        both = np.insert(xs, position, weights, axis=1)
         state, trace = jb.run(WeightColumn(learner, column), both, ds)
         np.testing.assert_allclose(trace.prediction, predictions, rtol=1e-4, atol=1e-5)
-        chex.assert_trees_all_close(state, own, rtol=1e-3, atol=1e-5)
+        chex.assert_trees_all_close(state, expected, rtol=1e-3, atol=1e-5)
 
 
 def test_a_budget_is_kept_and_spent_at_random():
@@ -196,7 +196,7 @@ def test_live_use_of_a_budget():
     [
         (lambda: Huber(jb.SGD(0.1), threshold=0.0), "threshold must be"),
         (lambda: Huber(jb.SGD(0.1), reject=0), "reject must be"),
-        (lambda: Huber(jb.SGD(0.1), form="loss"), "form must be one of"),
+        (lambda: Huber(jb.SGD(0.1), acts_on="loss"), "acts_on must be one of"),
         (lambda: Huber("SGD"), "learner must be"),
         (lambda: WeightColumn(jb.SGD(0.1), 0.5), "column must be a whole number"),
         (lambda: jb.run(WeightColumn(jb.SGD(0.1)), [[1.0]], [1.0]), "and at least one more"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost.running import targets as multi
+from jboost.wrappers.targets import Separate
 
 KEY = jax.random.key(4)
 Q = 3
@@ -40,9 +40,8 @@ def test_it_is_that_many_separate_runs(name):
     ds[17] = np.nan  # of all targets: that is still one and the same inverse
     xs[40, 1] = np.inf
     model = ALL[name]
-    form = multi.targets(model, Q)
-    assert isinstance(form, multi.Separate) == (name in SEPARATE)
-    _, trace = multi.run(model, xs, ds, KEY)
+    assert isinstance(jb.targets(model, Q), Separate) == (name in SEPARATE)
+    _, trace = jb.run(model, xs, ds, KEY)
     assert trace.prediction.shape == trace.skipped.shape == (80, Q)
     for j in range(Q):
         _, alone = jb.run(model, xs, ds[:, j], KEY)
@@ -56,9 +55,9 @@ def test_it_is_that_many_separate_runs(name):
 @pytest.mark.parametrize("name", ["pipeline", "bsgd_ru"])
 def test_a_cut_stream_is_the_same_stream_bit_for_bit(name):
     xs, ds = stream()
-    state, trace = multi.run(ALL[name], xs, ds, KEY)
-    half, first = multi.run(ALL[name], xs[:40], ds[:40], KEY)
-    resumed, second = multi.run(ALL[name], xs[40:], ds[40:], KEY, half)
+    state, trace = jb.run(ALL[name], xs, ds, KEY)
+    half, first = jb.run(ALL[name], xs[:40], ds[:40], KEY)
+    resumed, second = jb.run(ALL[name], xs[40:], ds[40:], KEY, half)
     chex.assert_trees_all_equal(resumed, state)
     chex.assert_trees_all_equal(
         jnp.concatenate([first.prediction, second.prediction]), trace.prediction
@@ -69,19 +68,19 @@ def test_a_stream_in_blocks_and_resumed(tmp_path):
     xs, ds = (np.array(a, np.float32) for a in jb.streams.duffing(300))
     both = np.stack([ds, 1 - 2 * ds], axis=1)
     both[10, 0] = both[20:22] = np.nan
-    model = multi.targets(jb.Newton(0.99), 2)
-    state, trace = multi.run(model, xs, both)
+    model = jb.targets(jb.Newton(0.99), 2)
+    state, trace = jb.run(model, xs, both)
     blocks = [(xs[i : i + 70], both[i : i + 70]) for i in range(0, 300, 70)]
     keeps = {"checkpoint": tmp_path / "c", "every": 1, "resume": True}
     with jb.run_stream(model, blocks, **keeps) as stream:
         first = [next(stream).prediction, next(stream).prediction]
     stream = jb.run_stream(model, blocks, **keeps)
-    made = np.concatenate([*first, *(block.prediction for block in stream)])
-    np.testing.assert_array_equal(made, trace.prediction)
+    predictions = np.concatenate([*first, *(block.prediction for block in stream)])
+    np.testing.assert_array_equal(predictions, trace.prediction)
     chex.assert_trees_all_equal(stream.state, state)
     assert stream.skipped == 2
-    assert stream.mse == pytest.approx(np.nanmean((made - both) ** 2), rel=1e-5)
-    for wrong, words in ((ds, r"shape \(n, 2\)"), (both[:, :1], r"got \(300, 1\)")):
+    assert stream.mse == pytest.approx(np.nanmean((predictions - both) ** 2), rel=1e-5)
+    for wrong, words in ((ds, r"shape \([nT], 2\), a col"), (both[:, :1], r"got \(300, 1\)")):
         with pytest.raises(ValueError, match=words):
             jb.run_stream(model, (xs, wrong)).finish()
     with pytest.raises(ValueError, match="row 10 of the stream"):
@@ -90,7 +89,7 @@ def test_a_stream_in_blocks_and_resumed(tmp_path):
 
 def test_newton_keeps_one_inverse():
     xs, ds = stream()
-    state, _ = multi.run(jb.Newton(0.99), xs, ds)
+    state, _ = jb.run(jb.Newton(0.99), xs, ds)
     assert state.w.shape == (Q, 3) and state.T.shape == (3, 3)
     alone, _ = jb.run(jb.Newton(0.99), xs, ds[:, 0])
     np.testing.assert_allclose(state.T, alone.T, rtol=1e-6)
@@ -98,17 +97,17 @@ def test_newton_keeps_one_inverse():
 
 def test_a_missing_target_is_left_out_and_the_others_are_learned():
     xs, ds = stream()
-    whole, _ = multi.run(jb.Newton(), xs, ds)
+    whole, _ = jb.run(jb.Newton(), xs, ds)
     ds[30:60, 1] = np.nan
-    state, trace = multi.run(jb.Newton(), xs, ds)
+    state, trace = jb.run(jb.Newton(), xs, ds)
     for j in (0, 2):
         np.testing.assert_allclose(state.w[j], whole.w[j], rtol=1e-6)
     assert trace.skipped[30:60, 1].all() and int(trace.skipped.sum()) == 30
-    before, _ = multi.run(jb.Newton(), xs[:30], ds[:30])
-    after, _ = multi.run(jb.Newton(), xs[:60], ds[:60])
+    before, _ = jb.run(jb.Newton(), xs[:30], ds[:30])
+    after, _ = jb.run(jb.Newton(), xs[:60], ds[:60])
     np.testing.assert_array_equal(before.w[1], after.w[1])
     # Kept apart it is the run of that target alone.
-    apart, _ = multi.run(multi.targets(jb.Newton(), Q, share=False), xs, ds)
+    apart, _ = jb.run(jb.targets(jb.Newton(), Q, share=False), xs, ds)
     alone, _ = jb.run(jb.Newton(), xs, ds[:, 1])
     chex.assert_trees_all_equal(jax.tree.map(lambda leaf: leaf[1], apart), alone)
 
@@ -116,8 +115,8 @@ def test_a_missing_target_is_left_out_and_the_others_are_learned():
 @pytest.mark.parametrize("name", ["Newton", "pipeline", "bsgd_ru"])
 def test_without_any_target_nothing_changes(name):
     xs, ds = stream()
-    state, _ = multi.run(ALL[name], xs, ds, KEY)
-    untouched, trace = multi.run(ALL[name], xs, ds * np.nan, KEY, state)
+    state, _ = jb.run(ALL[name], xs, ds, KEY)
+    untouched, trace = jb.run(ALL[name], xs, ds * np.nan, KEY, state)
     chex.assert_trees_all_equal(untouched, state)
     assert np.isfinite(trace.prediction).all() and trace.skipped.all()
 
@@ -125,7 +124,7 @@ def test_without_any_target_nothing_changes(name):
 def test_every_target_may_have_its_own_floats():
     xs, ds = stream()
     steps = np.array([0.01, 0.1, 0.3], np.float32)
-    _, trace = multi.run(jb.SGD(steps), xs, ds)
+    _, trace = jb.run(jb.SGD(steps), xs, ds)
     for j, step in enumerate(steps):
         _, alone = jb.run(jb.SGD(float(step)), xs, ds[:, j])
         np.testing.assert_allclose(trace.prediction[:, j], alone.prediction, rtol=1e-5, atol=1e-6)
@@ -139,14 +138,14 @@ def last_prediction(state, info):
 def test_inside_transformations_and_observed(name):
     xs, ds = stream(30)
     model = ALL[name]
-    _, trace = multi.run(model, xs, ds)
-    compiled = jax.jit(lambda d: multi.run(model, xs, d)[1].prediction)(jnp.asarray(ds, "float32"))
+    _, trace = jb.run(model, xs, ds)
+    compiled = jax.jit(lambda d: jb.run(model, xs, d)[1].prediction)(jnp.asarray(ds, "float32"))
     np.testing.assert_allclose(compiled, trace.prediction, rtol=1e-3, atol=1e-3)
-    _, watched = multi.run(model, xs, ds, observe=last_prediction)
+    _, watched = jb.run(model, xs, ds, observe=last_prediction)
     np.testing.assert_allclose(watched.observed, trace.prediction, rtol=1e-3, atol=1e-3)
 
     def error(v):
-        prediction = multi.run(jb.Newton(0.99, v), xs, ds)[1].prediction
+        prediction = jb.run(jb.Newton(0.99, v), xs, ds)[1].prediction
         return jnp.mean(jnp.square(prediction - ds.astype(np.float32)))
 
     if name == "Newton":
@@ -157,7 +156,7 @@ def test_inside_transformations_and_observed(name):
 def test_double_precision(x64):
     xs, ds = stream(30)
     for model in (jb.Newton(0.99), SEPARATE["Lags"]):
-        _, trace = multi.run(model, xs.astype(float), ds.astype(float))
+        _, trace = jb.run(model, xs.astype(float), ds.astype(float))
         assert trace.prediction.dtype == jnp.float64
         for j in range(Q):
             alone = jb.run(model, xs.astype(float), ds[:, j].astype(float))[1].prediction
@@ -167,13 +166,16 @@ def test_double_precision(x64):
 @pytest.mark.parametrize(
     "call, words",
     [
-        (lambda xs, ds: multi.run(jb.SGD(0.1), xs, ds[:, 0]), r"ds must have shape \(T, q\)"),
-        (lambda xs, ds: multi.run(multi.targets(jb.SGD(0.1), 2), xs, ds), "one column per target"),
-        (lambda xs, ds: multi.run(jb.SGD(0.1), xs[:5], ds), "equally long"),
-        (lambda xs, ds: multi.run(ALL["bsgd_ru"], xs, ds), "key is missing"),
-        (lambda xs, ds: multi.run(jb.SGD(0.1), xs, ds, state=3), "state does not belong"),
-        (lambda xs, ds: multi.targets(jb.SGD([0.1, 0.2]), 3), "one per learner, here 3"),
-        (lambda xs, ds: multi.targets(jb.SGD(0.1), 0), "q must be a whole number"),
+        (
+            lambda xs, ds: jb.run(jb.targets(jb.SGD(0.1), 2), xs, ds[:, 0]),
+            r"ds must have shape \(T, 2\)",
+        ),
+        (lambda xs, ds: jb.run(jb.targets(jb.SGD(0.1), 2), xs, ds), "a column per target"),
+        (lambda xs, ds: jb.run(jb.SGD(0.1), xs[:5], ds), "equally long"),
+        (lambda xs, ds: jb.run(ALL["bsgd_ru"], xs, ds), "key is missing"),
+        (lambda xs, ds: jb.run(jb.SGD(0.1), xs, ds, state=3), "state does not belong"),
+        (lambda xs, ds: jb.targets(jb.SGD([0.1, 0.2]), 3), "one per learner, here 3"),
+        (lambda xs, ds: jb.targets(jb.SGD(0.1), 0), "q must be a whole number"),
     ],
 )
 def test_mistakes_are_named(call, words):
