@@ -12,10 +12,8 @@ from jax.typing import DTypeLike
 from numpy.typing import ArrayLike
 
 from jboost.core import Key, Learner, State, checks
-from jboost.core.arrays import as_array, cast
-from jboost.core.errors import mean_squared_error
 from jboost.core.learner import instance, required_key
-from jboost.core.numerics import LARGEST
+from jboost.core.numerics import LARGEST, as_array, cast, mean_squared_error
 from jboost.core.step import Observe, Trace
 from jboost.core.template import mismatch, template
 from jboost.engine import fold
