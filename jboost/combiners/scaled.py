@@ -11,8 +11,8 @@ from jboost.core import DType, Key, Learner, Sample, checks, model
 from jboost.core.arrays import real
 from jboost.core.learner import instance
 from jboost.core.numerics import known
+from jboost.transforms.pipelines import ScaledState
 from jboost.transforms.scale import Scale, Units
-from jboost.transforms.target import ScaledState
 
 
 @model
