@@ -20,8 +20,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.boosting.boost import boost
-from jboost.combiners.refined import Refined
-from jboost.combiners.scaled import ScaleAlike
+from jboost.combiners.refined import Refined, ScaleAlike
 from jboost.core import DType, Key, Learner, Sample, State, Transform, checks, model, static
 from jboost.core.learner import instance
 from jboost.learners.gauss_newton import GaussNewton

@@ -15,14 +15,10 @@ from jboost.core.numerics import Sum, dtype_of
 
 
 class MeanState(NamedTuple):
-    """The state of a running mean. Both sums are 0 at the start.
+    """The state of a running mean. Both sums are 0 at the start."""
 
-    total: Σ λ d.
-    weight: Σ λ.
-    """
-
-    total: Sum
-    weight: Sum
+    total: Sum  # Σ λ d
+    weight: Sum  # Σ λ
 
 
 @model
@@ -37,27 +33,21 @@ class RunningMean(Learner):
     """
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> MeanState:
-        del num_features, key
         return MeanState(Sum.zeros((), dtype_of(dtype)), Sum.zeros((), dtype_of(dtype)))
 
     def predict(self, state: MeanState, x: ArrayLike) -> Array:
-        del x
         weight = state.weight.total
-        positive = weight > 0
-        return jnp.where(positive, state.total.total / jnp.where(positive, weight, 1), 0)
+        return jnp.where(weight > 0, state.total.total / jnp.where(weight > 0, weight, 1), 0)
 
     def learn(self, state: MeanState, sample: Sample) -> MeanState:
-        d, lam = sample.d, sample.weight * jnp.asarray(sample.repeats).astype(sample.d.dtype)
-        return sample.keep(MeanState(state.total.add(lam * d), state.weight.add(lam)), state)
+        lam = sample.weight * jnp.asarray(sample.repeats).astype(sample.d.dtype)
+        return sample.keep(MeanState(state.total.add(lam * sample.d), state.weight.add(lam)), state)
 
 
 class LastState(NamedTuple):
-    """The state of a persistent prediction.
+    """The state of a persistent prediction."""
 
-    d: the newest target, 0 at the start.
-    """
-
-    d: Array
+    d: Array  # the newest target, 0 at the start
 
 
 @model
@@ -70,11 +60,9 @@ class LastValue(Learner):
     """
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> LastState:
-        del num_features, key
         return LastState(jnp.zeros((), dtype_of(dtype)))
 
     def predict(self, state: LastState, x: ArrayLike) -> Array:
-        del x
         return state.d
 
     def learn(self, state: LastState, sample: Sample) -> LastState:
@@ -84,25 +72,21 @@ class LastValue(Learner):
 def bagging(learner: Learner, m: int = 20) -> Boosted:
     """Online bagging (Oza and Russell 2001): Poisson(1) repeats of a sample, and the plain mean.
 
-    It is the booster with ``dependence=0``, where every λ is 1. A run needs a key. Linear learners
-    gain little from it: in ``experiments/bench/baselines.py`` the error of 20 learners is within
-    5 % of that of one, except for Newton on compactiv (.0301 to .0331).
+    A run needs a key. Linear learners gain little from it (``experiments/bench/baselines.py``).
 
     >>> import jboost as jb
     >>> bagging(jb.Newton(0.99), m=5).needs_key
     True
     """
-    return boost(
-        learner, m, target_mse=0.0, dependence=0.0, mode=PoissonReuse(), combiner=Uniform()
-    )
+    mode, combiner = PoissonReuse(), Uniform()
+    return boost(learner, m, target_mse=0.0, dependence=0.0, mode=mode, combiner=combiner)
 
 
 def poisson_boosting(learner: Learner, m: int = 20, *, target_mse: Number) -> Boosted:
     """Boosting by Poisson(λ) repeats and the plain mean, after Oza and Russell (2001).
 
-    Their algorithm is for classification: λ comes from the weights of the samples that earlier
-    learners got wrong. Regression has no counterpart of that; here λ is that of
-    :func:`jboost.boost`, which comes from squared errors.
+    Their algorithm is for classification, where λ comes from the samples that earlier learners got
+    wrong. Here λ is that of :func:`jboost.boost`, which comes from squared errors.
 
     >>> import jboost as jb
     >>> poisson_boosting(jb.SGD(0.1), m=5, target_mse=0.1).m

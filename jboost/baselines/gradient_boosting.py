@@ -1,27 +1,15 @@
 """Online gradient boosting: m copies of a learner, each of which follows a gradient of the loss.
 
 Both algorithms of Beygelzimer, Hazan, Kale and Luo (*Online Gradient Boosting*, NeurIPS 2015), for
-the squared loss. The estimate of copy i joins the partial sum yⁱ⁻¹ of the copies before it. The
-copy's loss is *linear*: the slope of the squared loss at yⁱ⁻¹ times the estimate of the copy.
+the squared loss. Targets and estimates are within ±D (`bound`). The estimate h of copy i, clipped
+to ±D, joins the partial sum yⁱ⁻¹ of the copies before it, by a share η (`shrinkage`). The copy's
+loss is *linear*: g h/L with the slope g = 2 (yⁱ⁻¹ − d), over the steepest slope L = 4D.
 
-| letter | name        | meaning                                                        |
-|--------|-------------|----------------------------------------------------------------|
-| D      | `bound`     | targets and estimates are within ±D                            |
-| h      |             | the estimate of copy i, clipped to ±D                          |
-| g      |             | slope of the loss at the partial sum, 2 (yⁱ⁻¹ − d)             |
-| L      |             | the steepest slope within the range, 4D                        |
-| η      | `shrinkage` | how much of h is added                                         |
-| σ      |             | how much the partial sum shrinks for it, learned               |
-
-The linear loss g h/L reaches a regression learner as the target h − g/L, for which the slope of the
-learner's loss ½(Aⁱ(x) − target)² is g/L. For a learner that steps along its slope, such as SGD,
-this *is* the linear loss; for others, such as Newton, it agrees in the slope. A linear loss has no
-minimum: only the range holds a learner, because h is clipped in the target too and so draws a
-learner back that has left the range. So scale the targets (``ScaleTarget``), or fit ``bound`` to
-them.
+A regression learner gets the target h − g/L, at which the slope of its squared loss is g/L. For a
+learner that steps along its slope, such as SGD, this *is* the linear loss; for others, such as
+Newton, it agrees in the slope. A linear loss has no minimum: only the clipping of h holds a
+learner. So scale the targets (``ScaleTarget``), or fit ``bound`` to them.
 """
-
-from __future__ import annotations
 
 import abc
 from typing import ClassVar, NamedTuple
@@ -49,26 +37,12 @@ from jboost.core.learner import instance
 from jboost.core.numerics import Sum, dtype_of
 
 
-class Shrinking(NamedTuple):
-    """What span boosting learns besides its copies. Both are 0 at the start.
-
-    sigma: σ of each copy, (m,).
-    t: the weight of the samples so far.
-    """
-
-    sigma: Array
-    t: Sum
-
-
 class ChainState(NamedTuple):
-    """The state of online gradient boosting.
+    """The state of online gradient boosting. Hull boosting has neither σ nor t, but None."""
 
-    learners: the states of the copies, stacked, each as the learner starts.
-    shrinking: what span boosting learns besides; None for hull boosting.
-    """
-
-    learners: State
-    shrinking: Shrinking | None
+    learners: State  # the states of the copies, stacked, each as the learner starts
+    sigma: Array | None  # (m,), how much the sum shrinks before h is added, 0 at the start
+    t: Sum | None  # the weight of the samples so far, 0 at the start
 
 
 class GradientChain(Wrapper):
@@ -98,7 +72,7 @@ class GradientChain(Wrapper):
         def start(learner: Learner, key: Key) -> State:
             return learner.init(num_features, dtype, key=key)
 
-        return ChainState(copies.each(start, self.learner, self.m, self._keys(key)), None)
+        return ChainState(copies.each(start, self.learner, self.m, self._keys(key)), None, None)
 
     def predict(self, state: ChainState, x: ArrayLike) -> Array:
         return self._chained(state, x)[2]
@@ -109,29 +83,28 @@ class GradientChain(Wrapper):
 
         def once(state: ChainState) -> ChainState:
             h, before, _ = self._chained(state, sample.x)
-            g = 2 * (before - once_only.d)
-            L = 4 * jnp.asarray(self.bound, h.dtype)
+            g, lam = 2 * (before - once_only.d), once_only.weight
+            D = jnp.asarray(self.bound, h.dtype)
+            L = 4 * D
 
             def learn(learner: Learner, state: State, target: Array, key: Key) -> State:
                 return learner.learn(state, once_only.replace(key=key).with_target(target))
 
             targets = h - g / L if self.feed == "gradient" else -g / 2
             learners = copies.each(learn, self.learner, self.m, state.learners, targets, keys)
-            shrinking = state.shrinking
-            if shrinking is not None:
-                new = self._shrinking_after(shrinking, g * before, once_only.weight)
-                shrinking = once_only.keep(new, shrinking)
-            return ChainState(learners, shrinking)
+            sigma, t = state.sigma, state.t
+            if sigma is not None and t is not None:
+                new_t = t.add(lam)
+                alpha = lam / (L * D * jnp.sqrt(jnp.where(new_t.total > 0, new_t.total, 1)))
+                new = jnp.clip(sigma + alpha * (g * before), 0, 1), new_t
+                sigma, t = once_only.keep(new, (sigma, t))
+            return ChainState(learners, sigma, t)
 
         return sample.repeat(once, state, guard=False)
 
     def _chained(self, state: ChainState, x: ArrayLike) -> tuple[Array, Array, Array]:
         """Return h of each copy, the partial sum before each copy, and the last partial sum."""
-
-        def predict(learner: Learner, state: State) -> Array:
-            return learner.predict(state, x)
-
-        h = copies.each(predict, self.learner, self.m, state.learners)
+        h = copies.each(lambda a, state: a.predict(state, x), self.learner, self.m, state.learners)
         D = jnp.asarray(self.bound, h.dtype)
         h = jnp.clip(h, -D, D)
 
@@ -142,12 +115,6 @@ class GradientChain(Wrapper):
         steps = self.steps(state, h.dtype)
         last, before = jax.lax.scan(link, jnp.zeros((), h.dtype), (*steps, h))
         return h, before, last
-
-    def _shrinking_after(self, shrinking: Shrinking, slope: Array, lam: Array) -> Shrinking:
-        """Return σ and t after a sample; ``slope`` is g yⁱ⁻¹ of each copy."""
-        D, t = jnp.asarray(self.bound, slope.dtype), shrinking.t.add(lam)
-        alpha = lam / (4 * D * D * jnp.sqrt(jnp.where(t.total > 0, t.total, 1)))
-        return Shrinking(jnp.clip(shrinking.sigma + alpha * slope, 0, 1), t)
 
     def _keys(self, key: Key) -> Array | None:
         return draws.keys(key, jnp.arange(self.m, dtype=jnp.uint32)) if self.needs_key else None
@@ -160,14 +127,8 @@ class SpanBoosting(GradientChain):
         yⁱ = clip((1 − σⁱ η) yⁱ⁻¹ + η h, ±D),    y⁰ = 0,    d̂ = yᵐ
         σⁱ ← clip(σⁱ + α g yⁱ⁻¹, 0, 1),    α = 1/(L D √t),    σⁱ = 0 at first
 
-    The paper's radius B is D for the squared loss: clipping to a range that holds the target never
-    adds to the error.
-
-    Mean squared errors with 20 Newton copies and with one alone, both clipped to the range
-    (``experiments/bench/baselines.py``): puma8nh .1298 to .1361, mv .0255 to .0316, compactiv
-    .0330 to .0331; worse under drift, california .0597 to .0452. The gain comes from the clipping, which
-    makes a sum of linear learners non-linear: on the first three sets, without any clipping, 20
-    copies were no better than one.
+    The paper's radius B is D for the squared loss. Linear learners gain by clipping, which makes
+    their sum non-linear; under drift they lose (``experiments/bench/baselines.py``).
 
     Args:
       learner: the learner; its floats may hold one value per copy.
@@ -175,13 +136,10 @@ class SpanBoosting(GradientChain):
       shrinkage: η in [1/m, 1]; by default 1/m, the best of those tried for the linear loss.
       bound: D > 0.
       feed: "gradient" for the linear loss as above, or "residual" for the target d − yⁱ⁻¹ as in
-        batch gradient boosting, with an η of about ln m/m. The latter is better under drift
-        (california .0397) and worse where there is noise (puma8nh .1390).
+        batch gradient boosting, with an η of about ln m/m: better under drift, worse under noise.
 
     >>> import jboost as jb
-    >>> xs, ds = jb.streams.duffing(2000)
-    >>> model = SpanBoosting(jb.SGD(0.1), m=10, bound=2.0)
-    >>> bool(jb.mse(model, xs, ds) < 0.3)
+    >>> bool(jb.mse(SpanBoosting(jb.SGD(0.1), m=10, bound=2.0), *jb.streams.duffing(2000)) < 0.3)
     True
     """
 
@@ -195,21 +153,17 @@ class SpanBoosting(GradientChain):
         GradientChain.__post_init__(self)
         if self.shrinkage is None:
             checks.assign(self, shrinkage=1 / self.m)
-        checks.fields(
-            self,
-            shrinkage=checks.a_number(at_least=1 / self.m, at_most=1),
-            feed=checks.one_of("gradient", "residual"),
-        )
+        shares = checks.a_number(at_least=1 / self.m, at_most=1)
+        checks.fields(self, shrinkage=shares, feed=checks.one_of("gradient", "residual"))
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> ChainState:
-        dtype = dtype_of(dtype)
-        shrinking = Shrinking(jnp.zeros(self.m, dtype), Sum.zeros((), dtype))
-        return super().init(num_features, dtype, key=key)._replace(shrinking=shrinking)
+        sigma, t = jnp.zeros(self.m, dtype_of(dtype)), Sum.zeros((), dtype_of(dtype))
+        return super().init(num_features, dtype, key=key)._replace(sigma=sigma, t=t)
 
     def steps(self, state: ChainState, dtype: DTypeLike) -> tuple[Array, Array]:
-        assert state.shrinking is not None and self.shrinkage is not None
+        assert state.sigma is not None and self.shrinkage is not None
         eta = jnp.asarray(self.shrinkage, dtype)
-        return state.shrinking.sigma * eta, jnp.broadcast_to(eta, (self.m,))
+        return state.sigma * eta, jnp.broadcast_to(eta, (self.m,))
 
 
 @model
@@ -218,18 +172,10 @@ class HullBoosting(GradientChain):
 
         yⁱ = (1 − ηⁱ) yⁱ⁻¹ + ηⁱ h,    ηⁱ = 2/(i + 1),    y⁰ = 0,    d̂ = yᵐ
 
-    Measured as for :class:`SpanBoosting` it is seldom a gain: kin8nm .0817 to .0821, puma8nh .1364
-    to .1361, mv .0381 to .0316, california .0539 to .0452.
-
-    Args:
-      learner: the learner; its floats may hold one value per copy.
-      m: the number of copies.
-      bound: D > 0.
+    It is seldom better than one learner. Arguments: as :class:`SpanBoosting`.
 
     >>> import jboost as jb
-    >>> xs, ds = jb.streams.duffing(2000)
-    >>> model = HullBoosting(jb.SGD(0.1), m=10, bound=2.0)
-    >>> bool(jb.mse(model, xs, ds) < 0.3)
+    >>> bool(jb.mse(HullBoosting(jb.SGD(0.1), m=10, bound=2.0), *jb.streams.duffing(2000)) < 0.3)
     True
     """
 
@@ -238,6 +184,5 @@ class HullBoosting(GradientChain):
     bound: Number = 1.0
 
     def steps(self, state: ChainState, dtype: DTypeLike) -> tuple[Array, Array]:
-        del state
         eta = 2 / jnp.arange(2, self.m + 2, dtype=dtype)
         return eta, eta

@@ -27,12 +27,11 @@ def boost(
 
     At every sample learner k gets the importance λ^(k) = min{1, δ^(c·l^(k))}. The total loss
     l^(k) = Σ_{j<k} [σ_m² − (e^(j))²] says how well the learners before it did, and δ is the
-    weighted MSE/4 of learner k so far. The estimates are combined as d̂ = zᵀy.
+    weighted MSE/4 of learner k so far. The estimates are combined as d̂ = zᵀy. With
+    ``dependence=0`` every λ is 1: the ordinary mixture of experts.
 
-    With ``dependence=0`` every λ is 1: the ordinary mixture of experts.
-
-    Targets should be of about unit size; put the booster inside ``ScaleTarget`` where they are not.
-    The ridge of the default combiner assumes that size, and in float32 it loses digits far above.
+    Targets should be of about unit size, which the ridge of the default combiner assumes; put the
+    booster inside ``ScaleTarget`` where they are not.
 
     Args:
       learner: a learner, a list of learners (then m is its length), or a function of k = 0 … m − 1
@@ -48,8 +47,7 @@ def boost(
         ``NSGD(step_size=0.01, epsilon=0.0)``.
       guarantee: σ² in (0, 1) for Algorithm 1, λ = min{1, (σ²)^(l/2)}; not with ``dependence``.
       chain: "prefix" sums the chain at once, "scan" walks it with an inner ``lax.scan``.
-      literal: whether to follow the printed recursion: δ₀ = 0, y clipped inside δ, no floor
-        under δ.
+      literal: whether to follow the printed recursion: δ₀ = 0, y clipped inside δ, no floor of δ.
 
     >>> import jax, jboost as jb
     >>> xs, ds = jb.streams.duffing(1000)
@@ -64,8 +62,8 @@ def boost(
             f"guarantee={guarantee!r} is Algorithm 1, whose exponent is l/2: give no dependence; "
             f"got dependence={dependence!r}"
         )
-    dependence = 1.0 if dependence is None else dependence
-    emphasis = Emphasis(target_mse, dependence, guarantee, chain, literal)
+    c = 1.0 if dependence is None else dependence
+    emphasis = Emphasis(target_mse, c, guarantee, chain, literal)
     if combiner is None:
         combiner = NSGD(step_size=0.01, epsilon=0.0) if literal else RLS_COMBINER
     mode = Weighted() if mode is None else mode

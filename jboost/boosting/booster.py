@@ -1,9 +1,8 @@
 """The booster: m learners in a chain, each with a weight for every sample, and their combiner.
 
-A step follows the order of the paper's Algorithm 2. First come the estimates y of all learners and
-the combined estimate d̂ = zᵀy. Then the chain makes λ of the errors, each learner learns as the mode
-spends λ, δ and Λ are recorded, and the combiner learns z. A booster is a Learner, so it can be
-boosted, mixed, piped and swept like any other.
+A step follows the paper's Algorithm 2. First come the estimates y of all learners and the combined
+estimate d̂ = zᵀy. Then the chain makes λ of the errors, each learner learns as the mode spends λ, δ
+and Λ are recorded, and the combiner learns z.
 """
 
 from __future__ import annotations
@@ -24,31 +23,23 @@ from jboost.core.learner import required_key
 from jboost.core.numerics import dtype_of
 from jboost.learners.newton import ForwardNewton
 
-# The default combiner: recursive least squares in its forward form. The copies of a learner hardly
-# differ until the stream changes, and then suddenly do. In the directions of their differences z is
-# not known well, and would throw the estimate far off. The forward form shrinks the estimate where
-# the leverage is large, which is just there. experiments/README.md compares it with the plain form,
-# for all six models on both streams.
+# The default combiner. The copies of a learner hardly differ until the stream changes; in the
+# directions of their differences z is not known well, and would throw the estimate far off. The
+# forward form of least squares shrinks the estimate just there, where the leverage is large
+# (experiments/paper/README.md compares it with the plain form, for all six models on both streams).
 RLS_COMBINER = ForwardNewton(forgetting=0.999, ridge=1.0, max_variance=100.0, shrink=True)
 
 COMBINER = 2**31  # what is folded into a key for the combiner; a learner's number is smaller
 
 
 class BoostedState(NamedTuple):
-    """The state of a booster.
+    """The state of a booster."""
 
-    t: the number of samples learned, modulo 2³², 0 at the start.
-    wraps: how often t has passed 2³², 0 at the start.
-    learners: the state of each group of alike learners, stacked along the first axis.
-    emphasis: the record of δ and Λ.
-    combiner: the state of the combiner.
-    """
-
-    t: Array
-    wraps: Array
-    learners: tuple[State, ...]
-    emphasis: EmphasisState
-    combiner: State
+    t: Array  # the number of samples learned, modulo 2³², 0 at the start
+    wraps: Array  # how often t has passed 2³², 0 at the start
+    learners: tuple[State, ...]  # of each group of alike learners, stacked along the first axis
+    emphasis: EmphasisState  # the record of δ and Λ
+    combiner: State  # as the combiner starts
 
 
 class Spending(NamedTuple):
@@ -66,28 +57,20 @@ class Boosted(Learner):
     """m learners, the emphasis of each, the mode that spends it, and the combiner.
 
     It is made by :func:`jboost.boost`. The weight of a sample multiplies the weights of the
-    learners, what enters Λ, and the weight of the combiner. Its repeats are that many updates.
-
-    Args:
-      learner: one learner of which there are m copies, or a tuple of such learners, called groups.
-        A setting of a learner holds one value, shared by its copies, or one value per copy.
-      emphasis: the rule that computes λ.
-      mode: how λ is spent.
-      combiner: the learner of the m estimates.
-      sizes: the number of copies in each group.
+    learners, what enters Λ, and the weight of the combiner. Its repeats are that many updates. A
+    setting of a learner holds one value, shared by its copies, or one value per copy.
     """
 
-    learner: Learner | tuple[Learner, ...]
-    emphasis: Emphasis
-    mode: Mode
-    combiner: Learner
-    sizes: tuple[int, ...] = static()
+    learner: Learner | tuple[Learner, ...]  # the learner of which there are m copies, or groups
+    emphasis: Emphasis  # the rule that computes λ
+    mode: Mode  # how λ is spent
+    combiner: Learner  # the learner of the m estimates
+    sizes: tuple[int, ...] = static()  # the number of copies in each group
 
     per_learner: ClassVar[tuple[str, ...]] = ("learner", "emphasis")
 
     @property
     def m(self) -> int:
-        """The number of learners."""
         return sum(self.sizes)
 
     @property
@@ -109,15 +92,11 @@ class Boosted(Learner):
         def start(learner: Learner, key: Key = None) -> State:
             return learner.init(num_features, dtype, key=key)
 
-        groups = zip(self.groups, self.sizes, self._split(self._keys(key)), strict=True)
-        learners = [
-            copies.each(start, learner, size, keys if learner.needs_key else None)
-            for learner, size, keys in groups
-        ]
+        groups = zip(self.groups, self.sizes, self._learner_keys(key), strict=True)
         return BoostedState(
             t=jnp.zeros((), jnp.uint32),
             wraps=jnp.zeros((), jnp.uint32),
-            learners=tuple(learners),
+            learners=tuple(copies.each(start, *group) for group in groups),
             emphasis=self.emphasis.init(self.m, dtype),
             combiner=self.combiner.init(self.m, dtype, key=self._combiner_key(key)),
         )
@@ -135,10 +114,8 @@ class Boosted(Learner):
         return jnp.concatenate([self._each(predict, *group) for group in groups])
 
     def learn(self, state: BoostedState, sample: Sample) -> BoostedState:
-        def once(state: BoostedState) -> BoostedState:
-            return self._learn_once(state, sample)  # t has moved on: other draws
-
-        return sample.repeat(once, state, guard=False)
+        # Each repeat draws anew, as t has moved on.
+        return sample.repeat(lambda state: self._learn_once(state, sample), state, guard=False)
 
     def info(self, state: BoostedState, sample: Sample) -> dict[str, Array]:
         """Report y, e, lam, delta (before the sample), z, and updates: how often each learns."""
@@ -154,7 +131,6 @@ class Boosted(Learner):
         }
 
     def _learn_once(self, state: BoostedState, sample: Sample) -> BoostedState:
-        """Return the state after one update of the booster."""
         spending = self._spend(state, sample)
         key = None
         if any(child.needs_key for child in (self.combiner, *self.groups)):
@@ -162,6 +138,7 @@ class Boosted(Learner):
             key = jax.random.fold_in(jax.random.fold_in(key, state.wraps), state.t)
         for_learners = sample.replace(repeats=spending.repeats, most_repeats=self.mode.most_repeats)
         for_combiner = sample.replace(repeats=1, key=self._combiner_key(key))
+        for_combiner = for_combiner.with_input(spending.y, self.combiner.takes_missing)
         t = state.t + sample.good.astype(jnp.uint32)
         return BoostedState(
             t=t,
@@ -170,10 +147,7 @@ class Boosted(Learner):
             emphasis=jax.tree.map(
                 lambda new, old: jnp.where(sample.good, new, old), spending.emphasis, state.emphasis
             ),
-            combiner=self.combiner.learn(
-                state.combiner,
-                for_combiner.with_input(spending.y, self.combiner.takes_missing),
-            ),
+            combiner=self.combiner.learn(state.combiner, for_combiner),
         )
 
     def _spend(self, state: BoostedState, sample: Sample) -> Spending:
@@ -199,21 +173,9 @@ class Boosted(Learner):
             sample_k = sample.replace(weight=sample.weight * lam, repeats=repeats, key=key)
             return learner.learn(state, sample_k)
 
-        groups = zip(
-            self.groups,
-            self.sizes,
-            state.learners,
-            self._split(weight),
-            self._split(sample.repeats),
-            self._split(self._keys(key)),
-            strict=True,
-        )
-        return tuple(
-            self._each_that_learns(
-                learn, learner, size, states, weights, repeats, keys if learner.needs_key else None
-            )
-            for learner, size, states, weights, repeats, keys in groups
-        )
+        spent = self._split(weight), self._split(sample.repeats), self._learner_keys(key)
+        groups = zip(self.groups, self.sizes, state.learners, *spent, strict=True)
+        return tuple(self._each_that_learns(learn, *group) for group in groups)
 
     def _each(self, f: Callable[..., State], learner: Learner, size: int, *rows: State) -> State:
         """Return f(learner, …) for every copy; the engine overrides how copies lie in memory."""
@@ -232,9 +194,11 @@ class Boosted(Learner):
         rows, starts = jnp.asarray(rows), [sum(self.sizes[:g]) for g in range(len(self.sizes))]
         return [rows[start : start + size] for start, size in zip(starts, self.sizes, strict=True)]
 
-    def _keys(self, key: Key) -> Array | None:
-        """Return a key for each learner."""
-        return draws.keys(key, jnp.arange(self.m, dtype=jnp.uint32))
+    def _learner_keys(self, key: Key) -> list[Array | None]:
+        """Return the keys of each group, one per learner; None where the learner draws nothing."""
+        keys = self._split(draws.keys(key, jnp.arange(self.m, dtype=jnp.uint32)))
+        pairs = zip(self.groups, keys, strict=True)
+        return [rows if learner.needs_key else None for learner, rows in pairs]
 
     def _combiner_key(self, key: Key) -> Array | None:
         if key is None or not self.combiner.needs_key:

@@ -20,14 +20,10 @@ def each(f: Callable[..., State], learner: Learner, count: int, *stacked: State)
     """Return f(copy, row, …) for every copy of a learner, with one row of each of ``stacked``.
 
     Settings that the copies share stay unbatched, so what depends on them alone is computed once.
-    None among ``stacked`` is passed on as None.
     """
     varied, copy_with = apart(learner)
-
-    def call(varied: list[Array], rows: tuple[State, ...]) -> State:
-        return f(copy_with(varied), *rows)
-
-    return jax.vmap(call, axis_size=count)(varied, stacked)
+    call = jax.vmap(lambda varied, rows: f(copy_with(varied), *rows), axis_size=count)
+    return call(varied, stacked)
 
 
 def apart(learner: Learner) -> tuple[list[Array], Callable[[list[Array]], Learner]]:
@@ -56,11 +52,9 @@ def check(model: object, count: int) -> None:
     for (path, leaf), level in zip(paths, _levels(model), strict=True):
         extra = jnp.ndim(leaf) - level
         if extra > 1 or (extra == 1 and jnp.shape(leaf)[0] != count):
-            name = jax.tree_util.keystr(path).lstrip(".")
-            raise ValueError(
-                f"{name} must be a number or one per learner, here {count}; "
-                f"got shape {jnp.shape(leaf)}"
-            )
+            name, shape = jax.tree_util.keystr(path).lstrip("."), jnp.shape(leaf)
+            wish = f"a number or one per learner, here {count}"
+            raise ValueError(f"{name} must be {wish}; got shape {shape}")
 
 
 def groups_of_alike(learners: list[Learner]) -> list[list[Learner]]:
@@ -94,11 +88,9 @@ def stack(learners: list[Learner]) -> Learner:
 def _levels(node: object) -> list[int]:
     """Return, for each setting of a model, how many boosters inside the model hold it.
 
-    The setting may have an axis for each of these. A class says with ``per_learner`` which of its
-    fields may hold a value per learner.
+    A class says with ``per_learner`` which of its fields may hold a value per learner.
     """
-    fields = getattr(type(node), "per_learner", ())
-    if fields:
+    if fields := getattr(type(node), "per_learner", ()):
         children, _ = jax.tree_util.tree_flatten_with_path(
             node, is_leaf=lambda child: child is not node
         )

@@ -1,13 +1,8 @@
 """The weight λ of each learner of a booster, from the errors of the learners before it.
 
-| letter | name         | meaning                                                                 |
-|--------|--------------|-------------------------------------------------------------------------|
-| σ_m²   | `target_mse` | modified desired MSE                                                    |
-| c      | `dependence` | how much a learner depends on those before it                           |
-| σ²     | `guarantee`  | Algorithm 1: the weighted MSE every learner is guaranteed to reach      |
-| l      |              | total loss: l¹ = 0, l^(k+1) = l^(k) + σ_m² − (e^(k))²  (eq. `loss`)     |
-| λ      | `lam`        | importance, min{1, δ^(c·l)}  (eq. `weights`)                            |
-| δ, Λ   |              | weighted MSE/4 so far, and the sum of the weights  (eq. `delta`)        |
+The chain is the paper's, with its letters: the total loss l¹ = 0, l^(k+1) = l^(k) + σ_m² − (e^(k))²
+(eq. `loss`), the importance λ = min{1, δ^(c·l)} (eq. `weights`), the weighted MSE/4 so far δ, and
+the sum of the weights Λ (eq. `delta`). σ_m² is `target_mse`, c `dependence` and σ² `guarantee`.
 
 The errors are a-priori, so λ of all learners is known before any of them is updated, and the chain
 over k is a prefix sum. ``chain="scan"`` walks it literally, one learner after the other.
@@ -34,14 +29,10 @@ LARGEST_SQUARE = LARGEST**2
 
 
 class EmphasisState(NamedTuple):
-    """The record of each learner, (m,); the quotient of the two sums is δ.
+    """The record of each learner, (m,), 0 at the start; the quotient of the two sums is δ."""
 
-    Lam: Λ = Σ λ, 0 at the start.
-    loss: Σ λ·(clipped squared error)/4, 0 at the start.
-    """
-
-    Lam: Sum
-    loss: Sum
+    Lam: Sum  # Λ = Σ λ
+    loss: Sum  # Σ λ·(clipped squared error)/4
 
 
 @model
@@ -75,7 +66,6 @@ class Emphasis:
         )
 
     def init(self, m: int, dtype: DTypeLike) -> EmphasisState:
-        """Return the record of m learners before any data."""
         return EmphasisState(Sum.zeros((m,), dtype), Sum.zeros((m,), dtype))
 
     def delta(self, state: EmphasisState) -> Array:
@@ -106,7 +96,6 @@ class Emphasis:
         return jnp.where(positive, lam, jnp.where(c * loss > 0, jnp.zeros_like(lam), 1))
 
     def record(self, state: EmphasisState, y: Array, d: Array, lam: Array) -> EmphasisState:
-        """Return the record with one more sample of weight λ."""
         if self.literal:
             error = jnp.square(d - jnp.clip(y, -1, 1)) / 4
         else:
@@ -116,10 +105,7 @@ class Emphasis:
     def weigh(
         self, state: EmphasisState, y: Array, d: Array, weight: Array
     ) -> tuple[Array, EmphasisState]:
-        """Return λ of every learner for a sample, and the record that includes the sample.
-
-        ``weight`` is the importance of the whole sample: it multiplies what enters Λ and δ.
-        """
+        """Return λ of every learner for a sample of a weight, and the record that includes it."""
         target_mse = jnp.broadcast_to(jnp.asarray(self.target_mse, y.dtype), y.shape)
         # An estimate after samples near the largest usable number may have a square that overflows,
         # and 0 · ∞ below would be NaN for ever.

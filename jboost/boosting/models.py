@@ -1,13 +1,7 @@
 """The paper's six models under the paper's names: aliases of :func:`jboost.boost`.
 
-Besides the arguments in its signature each model takes
-
-* ``dependence``: c ≥ 0, by default 1;
-* ``combiner``: a learner of the predictions, by default as for :func:`jboost.boost`;
-* ``chain``: "prefix" or "scan", two ways to compute the same chain;
-* ``literal``: whether to follow the printed recursion to the letter, in order to reproduce it:
-  δ₀ = 0, y clipped inside δ, no floor under δ, no cap on P, no guard on SGD's step, and the
-  normalised SGD combiner.
+Besides the arguments in its signature each model takes those of :class:`Common`. ``literal`` also
+means no cap on P, no guard on SGD's step, and the normalised SGD combiner.
 """
 
 from typing import TypedDict, Unpack
@@ -20,26 +14,26 @@ from jboost.learners.newton import AUTOMATIC, Newton
 from jboost.learners.sgd import SGD
 
 
-class BoosterArguments(TypedDict, total=False):
+class Common(TypedDict, total=False):
     """The arguments of :func:`jboost.boost` that all six models take."""
 
-    dependence: Number
-    combiner: Learner | None
-    chain: str
-    literal: bool
+    dependence: Number  # c ≥ 0, by default 1
+    combiner: Learner | None  # a learner of the predictions, by default as for `jboost.boost`
+    chain: str  # "prefix" or "scan", two ways to compute the same chain
+    literal: bool  # whether to follow the printed recursion to the letter, in order to reproduce it
 
 
-def _sgd(step_size: Number, booster: BoosterArguments) -> SGD:
-    return SGD(step_size, guard=not booster.get("literal", False))
+def _sgd(step_size: Number, common: Common) -> SGD:
+    return SGD(step_size, guard=not common.get("literal", False))
 
 
-def _newton(forgetting: Number, ridge: Number, booster: BoosterArguments) -> Newton:
-    cap = None if booster.get("literal", False) else AUTOMATIC
+def _newton(forgetting: Number, ridge: Number, common: Common) -> Newton:
+    cap = None if common.get("literal", False) else AUTOMATIC
     return Newton(forgetting, ridge, max_variance=cap)
 
 
 def bsgd_wu(
-    m: int = 20, *, target_mse: Number, step_size: Number, **booster: Unpack[BoosterArguments]
+    m: int = 20, *, target_mse: Number, step_size: Number, **common: Unpack[Common]
 ) -> Boosted:
     """BSGD-WU: boosted SGD by weighted updates, the paper's eq. `blms`.
 
@@ -48,8 +42,8 @@ def bsgd_wu(
     >>> bool(jb.mse(jb.bsgd_wu(target_mse=0.25, step_size=0.1), xs, ds) < 0.3)
     True
     """
-    learner = _sgd(step_size, booster)
-    return boost(learner, m, target_mse=target_mse, mode=Weighted(), **booster)
+    learner = _sgd(step_size, common)
+    return boost(learner, m, target_mse=target_mse, mode=Weighted(), **common)
 
 
 def bsgd_dr(
@@ -58,7 +52,7 @@ def bsgd_dr(
     target_mse: Number,
     step_size: Number,
     max_reuse: int = 5,
-    **booster: Unpack[BoosterArguments],
+    **common: Unpack[Common],
 ) -> Boosted:
     """BSGD-DR: boosted SGD by data reuse, eq. `iterate`, with steps of step_size / max_reuse.
 
@@ -67,37 +61,32 @@ def bsgd_dr(
     """
     mode = DataReuse(max_reuse)
     step_size = checks.number("step_size", step_size, above=0)
-    learner = _sgd(step_size / mode.max_reuse, booster)
-    return boost(learner, m, target_mse=target_mse, mode=mode, **booster)
+    learner = _sgd(step_size / mode.max_reuse, common)
+    return boost(learner, m, target_mse=target_mse, mode=mode, **common)
 
 
 def bsgd_ru(
-    m: int = 20, *, target_mse: Number, step_size: Number, **booster: Unpack[BoosterArguments]
+    m: int = 20, *, target_mse: Number, step_size: Number, **common: Unpack[Common]
 ) -> Boosted:
     """BSGD-RU: boosted SGD by random updates. A run needs a key.
 
     >>> bsgd_ru(target_mse=0.25, step_size=0.1).needs_key
     True
     """
-    learner = _sgd(step_size, booster)
-    return boost(learner, m, target_mse=target_mse, mode=RandomUpdate(), **booster)
+    learner = _sgd(step_size, common)
+    return boost(learner, m, target_mse=target_mse, mode=RandomUpdate(), **common)
 
 
 def bnm_wu(
-    m: int = 20,
-    *,
-    target_mse: Number,
-    forgetting: Number,
-    ridge: Number,
-    **booster: Unpack[BoosterArguments],
+    m: int = 20, *, target_mse: Number, forgetting: Number, ridge: Number, **common: Unpack[Common]
 ) -> Boosted:
     """BNM-WU: boosted Newton learners by weighted updates, eq. `w_rls`.
 
     >>> bnm_wu(m=3, target_mse=0.17, forgetting=0.999, ridge=0.01).m
     3
     """
-    learner = _newton(forgetting, ridge, booster)
-    return boost(learner, m, target_mse=target_mse, mode=Weighted(), **booster)
+    learner = _newton(forgetting, ridge, common)
+    return boost(learner, m, target_mse=target_mse, mode=Weighted(), **common)
 
 
 def bnm_dr(
@@ -107,29 +96,24 @@ def bnm_dr(
     forgetting: Number,
     ridge: Number,
     max_reuse: int = 5,
-    **booster: Unpack[BoosterArguments],
+    **common: Unpack[Common],
 ) -> Boosted:
     """BNM-DR: boosted Newton learners by data reuse. They forget at every repeat.
 
     >>> bnm_dr(target_mse=0.17, forgetting=0.999, ridge=0.01).mode
     DataReuse(max_reuse=5)
     """
-    learner = _newton(forgetting, ridge, booster)
-    return boost(learner, m, target_mse=target_mse, mode=DataReuse(max_reuse), **booster)
+    learner = _newton(forgetting, ridge, common)
+    return boost(learner, m, target_mse=target_mse, mode=DataReuse(max_reuse), **common)
 
 
 def bnm_ru(
-    m: int = 20,
-    *,
-    target_mse: Number,
-    forgetting: Number,
-    ridge: Number,
-    **booster: Unpack[BoosterArguments],
+    m: int = 20, *, target_mse: Number, forgetting: Number, ridge: Number, **common: Unpack[Common]
 ) -> Boosted:
     """BNM-RU: boosted Newton learners by random updates. A run needs a key.
 
     >>> bnm_ru(target_mse=0.17, forgetting=0.999, ridge=0.01).needs_key
     True
     """
-    learner = _newton(forgetting, ridge, booster)
-    return boost(learner, m, target_mse=target_mse, mode=RandomUpdate(), **booster)
+    learner = _newton(forgetting, ridge, common)
+    return boost(learner, m, target_mse=target_mse, mode=RandomUpdate(), **common)

@@ -1,8 +1,6 @@
 """How a booster spends λ: as a weight, as a number of repeats, or as a probability.
 
-A mode turns λ into the weight and the repeats of the sample that each learner is given. A mode is a
-type, so that the printed model says what it does, and a pytree, so that it is not compiled anew for
-every value.
+A mode turns λ into the weight and the repeats of the sample that each learner is given.
 """
 
 import abc
@@ -30,10 +28,7 @@ class Mode(abc.ABC):
 
     @abc.abstractmethod
     def spend(self, lam: Array, uniform: Array | None) -> tuple[ArrayLike, ArrayLike]:
-        """Return the weight and the repeats of each learner.
-
-        ``lam`` is λ of each learner, ``uniform`` a uniform draw for each where the mode draws.
-        """
+        """Return the weight and the repeats of each learner, from its λ and its uniform draw."""
 
 
 @model
@@ -45,7 +40,6 @@ class Weighted(Mode):
     """
 
     def spend(self, lam: Array, uniform: Array | None) -> tuple[ArrayLike, ArrayLike]:
-        del uniform
         return lam, 1
 
 
@@ -70,7 +64,6 @@ class DataReuse(Mode):
         return self.max_reuse
 
     def spend(self, lam: Array, uniform: Array | None) -> tuple[ArrayLike, ArrayLike]:
-        del uniform
         return 1.0, jnp.ceil(self.max_reuse * lam).astype(jnp.int32)
 
 
@@ -96,8 +89,6 @@ class RandomUpdate(Mode):
 @model
 class PoissonReuse(Mode):
     """Oza's data reuse: each learner learns the sample n ~ Poisson(λ) times.
-
-    n is the inverse of the Poisson distribution function at a uniform draw.
 
     >>> PoissonReuse().spend(jnp.array([1.0, 1.0]), jnp.array([0.3, 0.99]))[1].tolist()
     [0, 4]

@@ -1,17 +1,13 @@
 """Combiners with regret bounds: convex mixes of the m predictions, started at their mean.
 
-| letter | name         | meaning                                                                  |
-|--------|--------------|--------------------------------------------------------------------------|
-| y, ŷ   |              | the predictions of the experts, and their mix ŷ = Σ p_k y_k              |
-| p      |              | the mix: p ≥ 0, Σ p = 1, at first 1/m                                    |
-| λ      | `weight`     | importance of the sample: its loss is λ (ŷ − d)²                         |
-| r      |              | λ 2 (ŷ − d)(ŷ − y): the regret of the linearised loss, at least the true |
-| γ      | `forgetting` | every sum over the past fades by γ a step; bounds are for γ = 1          |
+The experts predict y and their mix ŷ = Σ p_k y_k, where p ≥ 0, Σ p = 1 and at first p = 1/m. The
+loss of a sample is λ (ŷ − d)², and r = λ 2 (ŷ − d)(ŷ − y) is the regret of the linearised loss,
+which is at least the true regret. Every sum over the past fades by γ a step (`forgetting`).
 
 *Regret* is the loss of the mix minus the loss of a choice that is fixed in hindsight: an expert, or
-a convex mix q of experts, since the linearised loss is linear in the choice. The bounds hold for
-any sequence of predictions and targets. ``experiments/bench/combiners.py`` measures regrets beside
-their bounds, and shows where each rule is the best.
+a convex mix q of experts. The bounds are for γ = 1 and hold for any sequence of predictions and
+targets. ``experiments/bench/combiners.py`` measures regrets beside their bounds, and shows where
+each rule is the best; the proofs are in ``experiments/bench/regret_bounds.py``.
 """
 
 import abc
@@ -26,7 +22,6 @@ from jboost.core import DType, Key, Learner, Number, Sample, State, checks, mode
 from jboost.core.numerics import Sum, dtype_of, known
 from jboost.core.products import dot
 
-FORGETTING = checks.a_number(above=0, at_most=1)
 # With V = 2.2 Σ r², r/√V ≥ −0.675, and exp(x − x²) ≤ 1 + x holds down to −0.683.
 BERNSTEIN = 2.2
 # An expert this far behind is out for good; further behind a float32 sum would overflow.
@@ -36,7 +31,12 @@ LARGEST_LOG_WEIGHT = 1e30
 class Aggregation(Learner):
     """Base class of combiners whose estimate is a mix ŷ = Σ p_k y_k of the predictions."""
 
+    forgetting: Number
+
     starts_at_mean: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        checks.fields(self, forgetting=checks.a_number(above=0, at_most=1))
 
     @abc.abstractmethod
     def start(self, m: int, dtype: jnp.dtype) -> State:
@@ -51,7 +51,6 @@ class Aggregation(Learner):
         """Return the state after one good sample of weight λ > 0."""
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
-        del key
         return self.start(num_features, dtype_of(dtype))
 
     def predict(self, state: State, x: ArrayLike) -> Array:
@@ -67,32 +66,24 @@ class Aggregation(Learner):
 
 
 class EWAState(NamedTuple):
-    """The state of an exponentially weighted average.
+    """The state of an exponentially weighted average. All of it is 0 at the start."""
 
-    log_weights: ln p up to a number common to all experts, (m,), 0 at the start.
-    S: at least the largest loss of an expert so far, 0 at the start.
-    """
-
-    log_weights: Sum
-    S: Array
+    log_weights: Sum  # ln p up to a number common to all experts, (m,)
+    S: Array  # at least the largest loss of an expert so far
 
 
 @model
 class EWA(Aggregation):
     """Exponentially weighted average: p_k ∝ exp(−η Σ_t ℓ_k), with the losses ℓ = λ (y − d)².
 
-    The state holds the logarithms of the weights relative to the largest, so that no weight
-    underflows for ever. Equal predictions give exactly their common value.
-
     Bound on the regret against the best expert: ln m / η where η ℓ ≤ 1/2 for every loss of every
-    expert, that is η ≤ 1/(2E²) for errors up to E, or 1/(8B²) where |y| ≤ B and |d| ≤ B: there the
-    loss is η-exp-concave (Kivinen and Warmuth 1999; Cesa-Bianchi and Lugosi 2006, §3.3). Without
-    ``rate``, η = 1/(2S), where S starts at 0 and becomes 2ℓ at a loss ℓ > S. As S at least doubles
-    each time, the regret is at most 2 S ln m + S, and S ≤ 2E².
+    expert, that is η ≤ 1/(2E²) for errors up to E: there the loss is η-exp-concave (Kivinen and
+    Warmuth 1999; Cesa-Bianchi and Lugosi 2006, §3.3). Without ``rate``, η = 1/(2S), where S starts
+    at 0 and becomes 2ℓ at a loss ℓ > S. As S at least doubles each time, the regret is at most
+    2 S ln m + S, and S ≤ 2E².
 
-    Measured, MSE over that of the best of 12 SGD and Newton experts, mean over ten streams: 1.020
-    (at most 1.18). A rate that has a bound is small, so that the mix leaves 1/m slowly, and the
-    mix competes with single experts only. Use it to find one expert, and else :class:`BOA`.
+    Such a rate is small, so that the mix leaves 1/m slowly, and it competes with single experts
+    only. Use it to find one expert, and else :class:`BOA`.
 
     Args:
       rate: η > 0; by default 1/(2S), from the largest loss so far.
@@ -108,8 +99,8 @@ class EWA(Aggregation):
     forgetting: Number = 1.0
 
     def __post_init__(self) -> None:
-        rate = checks.or_none(checks.a_number(above=0))
-        checks.fields(self, rate=rate, forgetting=FORGETTING)
+        checks.fields(self, rate=checks.or_none(checks.a_number(above=0)))
+        Aggregation.__post_init__(self)
 
     def start(self, m: int, dtype: jnp.dtype) -> EWAState:
         return EWAState(Sum.zeros((m,), dtype), jnp.zeros((), dtype))
@@ -140,16 +131,11 @@ class EWA(Aggregation):
 
 
 class BOAState(NamedTuple):
-    """The state of Bernstein online aggregation. All of it is 0 at the start.
+    """The state of Bernstein online aggregation. All of it is 0 at the start."""
 
-    unit: the unit of R; see `_in_units`.
-    R: Σ (r − r²/√V) of each expert, (m,).
-    V: 2.2 Σ r² of each expert, (m,), in the square of the unit.
-    """
-
-    unit: Array
-    R: Sum
-    V: Sum
+    unit: Array  # the unit of R; see `_in_units`
+    R: Sum  # Σ (r − r²/√V) of each expert, (m,)
+    V: Sum  # 2.2 Σ r² of each expert, (m,), in the square of the unit
 
 
 @model
@@ -158,8 +144,8 @@ class BOA(Aggregation):
 
         V_k ← V_k + 2.2 r_k²,    R_k ← R_k + r_k − r_k²/√V_k,    p_k ∝ exp(R_k/√V_k)/√V_k
 
-    An expert with V = 0, which never differed from the mix, keeps 1/m. Nothing depends on the scale
-    of the targets, and there is nothing to tune.
+    An expert that never differed from the mix keeps 1/m. Nothing depends on the scale of the
+    targets, and there is nothing to tune.
 
     Bound on the regret against a convex mix q of the experts (an expert is one): Σ_k q_k b_k with
 
@@ -167,13 +153,11 @@ class BOA(Aggregation):
 
     where N counts the steps at which some |r_k| > √V_k/2, V_k before the step (such a step makes
     V_k grow by half), and A is the mean over the experts of Σ_t (1 − √(V_{k,t−1}/V_{k,t})), at most
-    half the logarithm of V_k's growth. The proof is in ``experiments/bench/regret_bounds.py``. The
-    procedure is that of Wintenberger (2017, Machine Learning 106), with the constant 2.2 of the R
-    package opera, which needs no range of the losses.
+    half the logarithm of V_k's growth. The procedure is that of Wintenberger (2017, Machine
+    Learning 106), with the constant 2.2 of the R package opera, which needs no range of the losses.
 
-    Measured as for :class:`EWA`: 0.999 (at most 1.06). It is the steadiest of the three and the
-    first to try. ``ForwardNewton(ridge=1.0)``, whose mix is linear, had 0.996 (at most 1.07): it
-    gains where errors of the experts cancel, and its bound grows with the range of the targets.
+    It is the steadiest of the three and the first to try. A linear mix, such as that of
+    ``ForwardNewton(ridge=1.0)``, gains more where errors of the experts cancel.
 
     Args:
       forgetting: γ in (0, 1].
@@ -187,9 +171,6 @@ class BOA(Aggregation):
     """
 
     forgetting: Number = 1.0
-
-    def __post_init__(self) -> None:
-        checks.fields(self, forgetting=FORGETTING)
 
     def start(self, m: int, dtype: jnp.dtype) -> BOAState:
         zeros = Sum.zeros((m,), dtype)
@@ -213,18 +194,12 @@ class BOA(Aggregation):
 
 
 class MLPolyState(NamedTuple):
-    """The state of a polynomially weighted average. All of it is 0 at the start.
+    """The state of a polynomially weighted average. All of it is 0 at the start."""
 
-    unit: the unit of R; see `_in_units`.
-    R: Σ r of each expert, (m,).
-    V: Σ r² of each expert, (m,), in the square of the unit.
-    B: the largest r² of any expert so far, in the square of the unit.
-    """
-
-    unit: Array
-    R: Sum
-    V: Sum
-    B: Array
+    unit: Array  # the unit of R; see `_in_units`
+    R: Sum  # Σ r of each expert, (m,)
+    V: Sum  # Σ r² of each expert, (m,), in the square of the unit
+    B: Array  # the largest r² of any expert so far, in the square of the unit
 
 
 @model
@@ -242,12 +217,9 @@ class MLPoly(Aggregation):
 
     where D sums η_k r_k² (η_k before the step) over experts and steps, except for the M steps at
     which B more than doubles. Where |r| ≤ 1 is known and B is set to 1 this is Gaillard, Stoltz and
-    van Erven's (2014, COLT) √(m (1 + ln(1 + T)) (1 + Σ_t r_k²)). The proof for an unknown range is
-    in ``experiments/bench/regret_bounds.py``; the rule is that of the R package opera.
-
-    Measured as for :class:`EWA`: 1.005 (at most 1.09). It is the quickest to leave an expert: where
-    the best of three changed eleven times its MSE was .0063, BOA's .020 and that of recursive least
-    squares .039; with ``forgetting=0.99`` it was .0037.
+    van Erven's (2014, COLT) √(m (1 + ln(1 + T)) (1 + Σ_t r_k²)). The rule is that of the R package
+    opera. It is the quickest of the three to leave an expert that is no longer the best, and still
+    quicker with ``forgetting=0.99``.
 
     Args:
       forgetting: γ in (0, 1].
@@ -259,9 +231,6 @@ class MLPoly(Aggregation):
     """
 
     forgetting: Number = 1.0
-
-    def __post_init__(self) -> None:
-        checks.fields(self, forgetting=FORGETTING)
 
     def start(self, m: int, dtype: jnp.dtype) -> MLPolyState:
         zeros, zero = Sum.zeros((m,), dtype), jnp.zeros((), dtype)
@@ -297,8 +266,8 @@ def _in_units(r: Array, unit: Array, gamma: Array) -> tuple[Array, Array, Array]
     """Return r in a new unit, the new unit, and the old unit in the new one.
 
     Squares of r would overflow float32 from errors of 1e9 on. The unit is at least the largest |r|
-    of the past that still counts, and at least doubles when it grows, so that it rarely grows. The
-    rules do not depend on it, so it has no gradient.
+    that still counts, and at least doubles when it grows. The rules do not depend on it, so it has
+    no gradient.
     """
     faded = jnp.sqrt(gamma) * unit
     largest = jnp.max(jnp.abs(r))
@@ -308,7 +277,6 @@ def _in_units(r: Array, unit: Array, gamma: Array) -> tuple[Array, Array, Array]
 
 
 def _faded(total: Sum, keep: Array) -> Sum:
-    """Return a sum of which only the share ``keep`` is left."""
     return Sum(keep * total.total, keep * total.lost)
 
 

@@ -18,12 +18,9 @@ NSGD = NLMS  # the paper's name for it as a combiner: z ← z + μ_z e y/‖y‖
 
 
 class UniformState(NamedTuple):
-    """The state of a combiner that learns nothing.
+    """The state of a combiner that learns nothing."""
 
-    zero: 0 for ever; its dtype is that of the estimates.
-    """
-
-    zero: Array
+    zero: Array  # 0 for ever; its dtype is that of the estimates
 
 
 @model
@@ -38,23 +35,18 @@ class Uniform(Learner):
     starts_at_mean: ClassVar[bool] = True
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> UniformState:
-        del num_features, key
         return UniformState(jnp.zeros((), dtype_of(dtype)))
 
     def predict(self, state: UniformState, x: ArrayLike) -> Array:
         return jnp.mean(known(x, state.zero.dtype))
 
     def learn(self, state: UniformState, sample: Sample) -> UniformState:
-        del sample
         return state
 
 
 @model
 class FromMean(Learner):
-    """A combiner that adds a learner's estimate of d − mean(y) to the mean of the predictions y.
-
-    Its state is that of the learner.
-    """
+    """A learner's estimate of d − mean(y), added to mean(y). The state is that of the learner."""
 
     learner: Learner
 

@@ -1,6 +1,5 @@
-"""A combiner that starts as a safe convex mix and grows into the best linear one."""
+"""Combiners around other combiners, as :func:`jboost.auto` uses them."""
 
-from functools import partial
 from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
@@ -11,16 +10,14 @@ from jboost.combiners.convex import BOA, MLPoly
 from jboost.combiners.mean import from_mean
 from jboost.core import DType, Key, Learner, Sample, State, checks, model
 from jboost.core.learner import instance
+from jboost.core.numerics import known, real
 from jboost.learners.newton import Newton
+from jboost.transforms.pipelines import ScaledState
+from jboost.transforms.scale import Scale, Units
 
 
 class RefinedState(NamedTuple):
-    """The state of a refined combiner.
-
-    mix: the state of the convex mix, as that starts.
-    correction: the state of the learner that corrects the mix, as that starts.
-    judge: the state of the combiner of the two, as that starts.
-    """
+    """The states of the three learners of a refined combiner, as each of them starts."""
 
     mix: State
     correction: State
@@ -36,10 +33,7 @@ class Refined(Learner):
     The convex mix is almost at once as good as the best of the estimates. Least squares over the
     estimates is better in the end and worse at first, the more so the more estimates there are. As
     w starts at 0, q starts as p. The judge mixes p and q with a regret bound, so d̂ is hardly worse
-    than either.
-
-    It is the combiner of :func:`jboost.auto`. ``experiments/bench/accuracy.py`` shows its errors
-    beside those of the best expert and of the best fixed mix in hindsight.
+    than either. It is the combiner of :func:`jboost.auto` (``experiments/bench/accuracy.py``).
 
     Args:
       mix: the combiner that makes p; its weights should add up to 1.
@@ -61,12 +55,8 @@ class Refined(Learner):
     starts_at_mean: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        checks.fields(
-            self,
-            mix=partial(instance, example="BOA()"),
-            correction=partial(instance, example="Newton()"),
-            judge=partial(instance, example="MLPoly()"),
-        )
+        for name, example in (("mix", "BOA()"), ("correction", "Newton()"), ("judge", "MLPoly()")):
+            instance(name, getattr(self, name), example)
         # The correction starts at w = 0 and not at a mean: its inputs are deviations from p.
         checks.assign(self, mix=from_mean(self.mix), judge=from_mean(self.judge))
 
@@ -85,17 +75,74 @@ class Refined(Learner):
         return self.judge.predict(state.judge, self._both(state, x))
 
     def learn(self, state: RefinedState, sample: Sample) -> RefinedState:
-        x, d = sample.x, sample.d
-        both = self._both(state, x)
+        both = self._both(state, sample.x)
         p = both[0]
+        left = sample.with_input(sample.x - p).with_target(sample.d - p)
         return RefinedState(
             self.mix.learn(state.mix, sample),
-            self.correction.learn(state.correction, sample.with_input(x - p).with_target(d - p)),
+            self.correction.learn(state.correction, left),
             self.judge.learn(state.judge, sample.with_input(both)),
         )
 
     def _both(self, state: RefinedState, x: ArrayLike) -> Array:
-        """Return p and q."""
         x = jnp.asarray(x)
         p = self.mix.predict(state.mix, x)
         return jnp.stack([p, p + self.correction.predict(state.correction, x - p)])
+
+
+@model
+class ScaleAlike(Learner):
+    """A combiner of estimates that are scaled in the same way as the target.
+
+        y′_k = (y_k − m)/s,    d′ = (d − m)/s    within ±c,    d̂ = m + s · combiner(y′)
+
+    m and s are the running mean and deviation of the target. Whatever the units of a stream, its
+    combiner sees numbers of about unit size, and a wild estimate counts as one of c deviations.
+    When m and s move, the estimates move along, and a convex mix of them stays right. Least squares
+    gives a sample from a time when s was smaller more weight, by 1/s², until it is forgotten. The
+    first two estimates are 0 and the first target, as there is no scale before.
+
+    Args:
+      combiner: any learner, of the scaled estimates.
+      scale: how the target and the estimates are scaled.
+
+    >>> import jboost as jb
+    >>> xs, ds = jb.streams.duffing(500)
+    >>> experts = [jb.ScaleTarget(jb.pipeline(jb.Scale(), jb.NLMS(mu))) for mu in (0.1, 0.5)]
+    >>> model = jb.boost(experts, target_mse=0.1, dependence=0.0, combiner=jb.ScaleAlike(jb.BOA()))
+    >>> near, far = (jb.run(model, xs, d)[1].prediction for d in (ds, 1e4 * ds + 1e6))
+    >>> bool(abs((far - 1e6) / 1e4 - near)[1:].max() < 1e-2)
+    True
+    """
+
+    combiner: Learner
+    scale: Scale = Scale(clip=10.0)
+
+    starts_at_mean: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        checks.fields(self, scale=checks.of_kind(Scale, "a Scale()"))
+        checks.assign(self, combiner=from_mean(instance("combiner", self.combiner, "BOA()")))
+
+    @property
+    def needs_key(self) -> bool:
+        return self.combiner.needs_key
+
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> ScaledState:
+        combiner = self.combiner.init(num_features, dtype, key=key)
+        return ScaledState(self.scale.init(1, dtype), combiner)
+
+    def predict(self, state: ScaledState, x: ArrayLike) -> Array:
+        y = self.combiner.predict(state.learner, self._scaled(state.scale, x))
+        return self.scale.unscaled(state.scale, y[None])[0]
+
+    def learn(self, state: ScaledState, sample: Sample) -> ScaledState:
+        scale = self.scale.after(state.scale, sample.d[None])
+        scaled = sample.with_input(self._scaled(scale, sample.x))
+        scaled = scaled.with_target(self._scaled(scale, sample.d[None])[0])
+        combiner = self.combiner.learn(state.learner, scaled)
+        return ScaledState(sample.keep(scale, state.scale), combiner)
+
+    def _scaled(self, scale: Units, values: ArrayLike) -> Array:
+        values = real(values)
+        return self.scale.scaled(scale, known(values, values.dtype))

@@ -4,29 +4,12 @@
 `networks`, and `tree` grows regions with a learner in each. May import from `core`.
 """
 
-from jboost.core import Learner, model, static
-from jboost.learners.gauss_newton import GaussNewton, GaussNewtonState
-from jboost.learners.gradient import Gradient, GradientState
-from jboost.learners.newton import CovarianceState, ForwardNewton, Newton, RootState
-from jboost.learners.sgd import NLMS, SGD, LinearState
+from jboost.core import Learner
+from jboost.learners.gauss_newton import GaussNewton
+from jboost.learners.gradient import Gradient
+from jboost.learners.newton import ForwardNewton, Newton
+from jboost.learners.sgd import NLMS, SGD
 from jboost.learners.tree.piecewise import PiecewiseLinear
-from jboost.learners.tree.state import TreeState
 
-__all__ = [
-    "NLMS",
-    "SGD",
-    "CovarianceState",
-    "ForwardNewton",
-    "GaussNewton",
-    "GaussNewtonState",
-    "Gradient",
-    "GradientState",
-    "Learner",
-    "LinearState",
-    "Newton",
-    "PiecewiseLinear",
-    "RootState",
-    "TreeState",
-    "model",
-    "static",
-]
+__all__ = ["NLMS", "SGD", "ForwardNewton", "GaussNewton", "Gradient", "Learner", "Newton"]
+__all__ += ["PiecewiseLinear"]

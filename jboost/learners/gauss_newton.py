@@ -4,27 +4,22 @@ import itertools
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.typing import ArrayLike
 
 from jboost.core import DType, Key, Learner, Network, Sample, checks, model
 from jboost.core.learner import required_key
-from jboost.core.numerics import dtype_of, known, usable
+from jboost.core.numerics import dtype_of, known
 from jboost.core.products import dot
 from jboost.learners.networks import Perceptron
 from jboost.learners.newton import Newton, NewtonState
 
 
 class GaussNewtonState(NamedTuple):
-    """The state of a network that least squares trains.
+    """The state of a network that least squares trains."""
 
-    newton: the state of :class:`jboost.Newton`, as it starts, but for its w: all parameters θ of
-      the network in one array, which start where the network starts them.
-    """
-
-    newton: NewtonState
+    newton: NewtonState  # as Newton starts, but w holds all parameters θ as the network starts them
 
 
 @model
@@ -36,17 +31,10 @@ class GaussNewton(Learner):
     For a linear f this is :class:`jboost.Newton`; in general it is the extended Kalman filter. It
     costs O(p²) operations a sample, p the number of parameters.
 
-    Mean squared errors on the first 8,192 rows of the paper's sets, unscaled, inside ``Scale`` and
-    ``ScaleTarget`` (``experiments/bench/nonlinear.py``). The three numbers of a set are for this
-    learner with its defaults (the mean over four keys), for 300 random features of length scale 5
-    under Newton, and for a linear Newton: kin8nm .026 .039 .082, puma8nh .076 .085 .136, compactiv
-    .0051 .0115 .0117, california .039 .058 .073, protein .221 .218 .244, mv .0019 .0018 .041, ypmsd
-    .056 .076 .058; on onp all three have .0009. The units of ``Scale`` still move in the first samples,
-    which disturbs the start of a network: on the Duffing map the error is .035 behind ``Scale`` and
-    .005 without it.
+    It is measured in ``experiments/bench/nonlinear.py``. Inputs of about unit size are better left
+    without :class:`jboost.Scale`, whose units still move in the first samples.
 
-    S. Singhal, L. Wu, Training multilayer perceptrons with the extended Kalman algorithm, NIPS
-    1988.
+    S. Singhal, L. Wu, Training multilayer perceptrons with the extended Kalman algorithm, 1988.
 
     Args:
       network: a :class:`jboost.networks.Perceptron`, or any other network.
@@ -64,11 +52,9 @@ class GaussNewton(Learner):
     newton: Newton = Newton(forgetting=0.9995, ridge=1.0)
 
     def __post_init__(self) -> None:
-        checks.fields(
-            self,
-            network=checks.of_kind(Network, "a network such as jboost.networks.Perceptron(20)"),
-            newton=checks.of_kind(Newton, "a Newton(forgetting=0.9995, ridge=1.0)"),
-        )
+        network = checks.of_kind(Network, "a network such as jboost.networks.Perceptron(20)")
+        newton = checks.of_kind(Newton, "a Newton(forgetting=0.9995, ridge=1.0)")
+        checks.fields(self, network=network, newton=newton)
 
     @property
     def needs_key(self) -> bool:
@@ -82,8 +68,7 @@ class GaussNewton(Learner):
 
     def predict(self, state: GaussNewtonState, x: ArrayLike) -> Array:
         theta = state.newton.w
-        y = self._f(theta, known(x, theta.dtype))
-        return jnp.where(usable(y), y, jnp.zeros((), y.dtype))
+        return known(self._f(theta, known(x, theta.dtype)), theta.dtype)
 
     def learn(self, state: GaussNewtonState, sample: Sample) -> GaussNewtonState:
         x, d, once_only = sample.x, sample.d, sample.replace(repeats=1)

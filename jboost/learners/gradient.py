@@ -11,8 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import DType, Key, Learner, Network, Sample, checks, model, static
-from jboost.core.learner import required_key
-from jboost.core.network import Params
+from jboost.core.learner import Params, required_key
 from jboost.core.numerics import dtype_of, known, usable
 from jboost.learners.networks import Function
 
@@ -21,14 +20,10 @@ if TYPE_CHECKING:  # importing jboost takes longer with optax than without
 
 
 class GradientState(NamedTuple):
-    """The state of a network that an optimiser trains.
+    """The state of a network that an optimiser trains."""
 
-    params: the parameters θ; the network decides where they start.
-    optimizer: what the optimiser remembers, as it starts for those parameters.
-    """
-
-    params: Params
-    optimizer: optax.OptState
+    params: Params  # the parameters θ; the network decides where they start
+    optimizer: optax.OptState  # what the optimiser remembers, as it starts for those parameters
 
 
 @model
@@ -43,9 +38,8 @@ class Gradient(Learner):
     the optimiser would no longer be finite.
 
     A new optimiser or a new function compiles a new program, so make each of them once. A
-    checkpoint cannot hold functions: :func:`jboost.save` needs ``supply_model=True``.
-
-    Stability: that of the optimiser; its steps see the raw size of the gradient.
+    checkpoint cannot hold functions: :func:`jboost.save` needs ``supply_model=True``. Stability:
+    that of the optimiser; its steps see the raw size of the gradient.
 
     Args:
       apply: ``apply(params, x) -> scalar``, or a network such as
@@ -54,38 +48,32 @@ class Gradient(Learner):
         params themselves, which need no key. Every copy in a booster is given another key.
       optimizer: an optax optimiser.
 
-    >>> import jax, optax
-    >>> import jboost as jb
+    >>> import jax, optax, jboost as jb
     >>> xs, ds = jb.streams.duffing(500)
     >>> def start(key, r):
     ...     return {"w": 0.5 * jax.random.normal(key, (8, r)), "v": jnp.zeros(8)}
     >>> def apply(params, x):
     ...     return params["v"] @ jnp.tanh(params["w"] @ x)
     >>> model = jb.Gradient(apply, start, optax.adam(0.01))
-    >>> state, trace = jb.run(model, xs, ds, jax.random.key(0))
-    >>> trace.prediction.shape
+    >>> jb.run(model, xs, ds, jax.random.key(0))[1].prediction.shape
     (500,)
     """
 
     apply: Network | Callable[[Params, Array], Array]
     init_params: Callable[..., Params] | Params = static(default=None)
-    optimizer: optax.GradientTransformation | None = static(default=None)
+    optimizer: optax.GradientTransformation = static(default=None)
 
     def __post_init__(self) -> None:
         if not isinstance(self.apply, Network):
             if self.init_params is None:
-                raise ValueError(
-                    "init_params is missing: pass init_params(key, num_features) -> params, or the "
-                    "params themselves"
-                )
+                advice = "init_params(key, num_features) -> params, or the params themselves"
+                raise ValueError(f"init_params is missing: pass {advice}")
             checks.assign(self, apply=Function(self.apply, self.init_params), init_params=None)
         elif self.init_params is not None:
             raise ValueError("init_params must be left out: a network starts by itself")
         if not all(hasattr(self.optimizer, name) for name in ("init", "update")):
-            raise TypeError(
-                "optimizer must be one of optax's, such as optax.adam(0.01); "
-                f"got {self.optimizer!r:.100}"
-            )
+            example = "one of optax's, such as optax.adam(0.01)"
+            raise TypeError(f"optimizer must be {example}; got {self.optimizer!r:.100}")
 
     @property
     def needs_key(self) -> bool:
@@ -97,7 +85,6 @@ class Gradient(Learner):
         return self.apply
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> GradientState:
-        assert self.optimizer is not None
         key = required_key(key) if self.needs_key else None
         params = self._network.init(num_features, dtype_of(dtype), key)
         return GradientState(params, self.optimizer.init(params))
@@ -105,10 +92,9 @@ class Gradient(Learner):
     def predict(self, state: GradientState, x: ArrayLike) -> Array:
         dtype = jnp.result_type(*jax.tree.leaves(state.params))
         y = self._network.apply(state.params, known(x, dtype))
-        return jnp.where(usable(y), y, jnp.zeros((), y.dtype))
+        return known(y, y.dtype)
 
     def learn(self, state: GradientState, sample: Sample) -> GradientState:
-        assert self.optimizer is not None
         take_step, x, d, lam = self.optimizer.update, sample.x, sample.d, sample.weight
 
         def once(state: GradientState) -> GradientState:

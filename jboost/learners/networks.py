@@ -6,11 +6,10 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import DTypeLike
 
 from jboost.core import Key, Network, checks, model, static
-from jboost.core.learner import required_key
-from jboost.core.network import Params
+from jboost.core.learner import Params, required_key
 from jboost.core.numerics import dtype_of
 from jboost.core.products import dot, matvec
 
@@ -21,13 +20,11 @@ class Perceptron(Network):
 
         f(x) = b + aᵀx + Σ_j v_j tanh(w_jᵀx + c_j),    j = 1 … h
 
-    It starts near 0 (a = b = 0, v small) with random w, of size 1 for inputs of variance 1: put
-    :class:`jboost.Scale` before it.
+    It starts near 0 (a = b = 0, v small) with random w, made for inputs of variance 1.
 
     Args:
       hidden: the number h ≥ 1 of steps. Give either this or ``parameters``.
-      parameters: about how many numbers to learn. With r inputs h is parameters/(r + 2), but at
-        least 3.
+      parameters: about how many numbers to learn: with r inputs h = max(3, parameters/(r + 2)).
 
     >>> net = Perceptron(2)
     >>> params = net.init(3, jnp.float32, jax.random.key(0))
@@ -48,9 +45,7 @@ class Perceptron(Network):
         checks.fields(self, hidden=count, parameters=count)
 
     def init(self, num_features: int, dtype: DTypeLike, key: Key) -> Params:
-        h = self.hidden
-        if h is None:
-            h = max(3, (self.parameters or 0) // (num_features + 2))
+        h = self.hidden or max(3, (self.parameters or 0) // (num_features + 2))
         key_w, key_c, key_v = jax.random.split(required_key(key), 3)
         normal = jax.random.normal
         start = {
@@ -86,17 +81,14 @@ class Function(Network):
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise TypeError(
-                f"apply must be a function apply(params, x) -> scalar; got {self.function!r:.100}"
-            )
+            form = "apply(params, x) -> scalar"
+            raise TypeError(f"apply must be a function {form}; got {self.function!r:.100}")
         if not callable(self.start):  # a function can be compared, as a static field must be
             params = self.start
             checks.assign(self, start=lambda: params)
-        if _required(self.start) > 2:
-            raise TypeError(
-                "init_params must be a function of (key, num_features) or of (key), or the params "
-                f"themselves; got one that takes {_required(self.start)} arguments"
-            )
+        if (count := _required(self.start)) > 2:
+            forms = "a function of (key, num_features) or of (key), or the params themselves"
+            raise TypeError(f"init_params must be {forms}; got one that takes {count} arguments")
 
     @property
     def needs_key(self) -> bool:
@@ -106,7 +98,10 @@ class Function(Network):
         params = self.start(*(key, num_features)[: _required(self.start)])
         if not jax.tree.leaves(params):
             raise ValueError(f"init_params must have numbers to learn; got {params!r}")
-        return jax.tree.map(lambda leaf: _number(leaf, dtype_of(dtype)), params)
+        params = jax.tree.map(jnp.asarray, params)
+        for leaf in jax.tree.leaves(params):
+            checks.real_dtype("init_params", leaf, "parameters are floats")
+        return jax.tree.map(lambda leaf: leaf.astype(dtype_of(dtype)), params)
 
     def apply(self, params: Params, x: Array) -> Array:
         y = jnp.asarray(self.function(params, x))
@@ -125,9 +120,3 @@ def _required(function: Callable[..., object]) -> int:
         return 2
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return sum(p.default is p.empty for p in positional)
-
-
-def _number(leaf: ArrayLike, dtype: DTypeLike) -> Array:
-    leaf = jnp.asarray(leaf)
-    checks.real_dtype("init_params", leaf, "parameters are floats")
-    return leaf.astype(dtype)

@@ -1,11 +1,6 @@
 """Newton's method on a linear model: weighted recursive least squares, O(r²) a step.
 
-| letter | name         | meaning                                              |
-|--------|--------------|------------------------------------------------------|
-| β      | `forgetting` | forgetting factor                                    |
-| v      | `ridge`      | P₀ = I/v                                             |
-| λ      | `weight`     | importance of the sample                             |
-| P      |              | inverse Hessian R⁻¹, by default stored as T: P = TᵀT |
+In a step β is `forgetting`, v `ridge`, λ the weight of the sample, and P the inverse Hessian R⁻¹.
 """
 
 from typing import NamedTuple
@@ -18,7 +13,6 @@ from jax.typing import ArrayLike
 from jboost.core import DType, Key, Learner, Number, Sample, checks, model, static
 from jboost.core.numerics import dtype_of, geometric, known
 from jboost.core.products import (
-    column,
     dot,
     entry,
     matvec,
@@ -31,34 +25,24 @@ from jboost.core.products import (
 
 AUTOMATIC = "1/ridge, at most 1e4"  # the default of `max_variance`
 LARGEST_DEFAULT_VARIANCE = 1e4  # a larger cap lets the null space of w wander in float32
-SLACK = 1.02  # a variance is brought back to its cap once it exceeds it by 2 %: see `_excess`
+SLACK = 1.02  # a variance is brought back to its cap once it exceeds that by 2 %: see `_excess`
 LEAST_MEMORY = 1e-5  # r steps under a cap keep at least this share of the past: see `_excess`
 
 
 class RootState(NamedTuple):
-    """The state of a Newton learner that keeps a square root of P.
+    """The state of a Newton learner that keeps a square root of P."""
 
-    w: the coefficients, (r,), 0 at the start.
-    T: the square root of P = TᵀT, (r, r), I/√v at the start.
-    turn: the number of the next diagonal entry of P that is compared with the cap, 0 at the start.
-    """
-
-    w: Array
-    T: Array
-    turn: Array
+    w: Array  # the coefficients, (r,), 0 at the start
+    T: Array  # the square root of P = TᵀT, (r, r), I/√v at the start
+    turn: Array  # which diagonal entry of P is compared with the cap next, 0 at the start
 
 
 class CovarianceState(NamedTuple):
-    """The state of a Newton learner that keeps P itself.
+    """The state of a Newton learner that keeps P itself."""
 
-    w: the coefficients, (r,), 0 at the start.
-    P: the inverse Hessian, (r, r), I/v at the start.
-    turn: the number of the next diagonal entry of P that is compared with the cap, 0 at the start.
-    """
-
-    w: Array
-    P: Array
-    turn: Array
+    w: Array  # the coefficients, (r,), 0 at the start
+    P: Array  # the inverse Hessian, (r, r), I/v at the start
+    turn: Array  # as in `RootState`
 
 
 NewtonState = RootState | CovarianceState
@@ -76,20 +60,16 @@ class LeastSquares(Learner):
     shrink: bool = static(default=False)
 
     def __post_init__(self) -> None:
-        checks.fields(
-            self,
-            forgetting=checks.a_number(above=0, at_most=1),
-            ridge=checks.a_number(above=0),
-            storage=checks.one_of("root", "covariance"),
-        )
+        positive = checks.a_number(above=0)
+        checks.fields(self, forgetting=checks.a_number(above=0, at_most=1), ridge=positive)
+        checks.fields(self, storage=checks.one_of("root", "covariance"))
         if isinstance(self.max_variance, str) and self.max_variance == AUTOMATIC:
             smaller = jnp.minimum if checks.is_traced(self.ridge) else np.minimum
             cap = smaller(1 / self.ridge, LARGEST_DEFAULT_VARIANCE)  # type: ignore[operator]
             checks.assign(self, max_variance=cap)
-        checks.fields(self, max_variance=checks.or_none(checks.a_number(above=0)))
+        checks.fields(self, max_variance=checks.or_none(positive))
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> NewtonState:
-        del key
         dtype = dtype_of(dtype)
         variance = 1 / jnp.asarray(self.ridge, dtype)
         if self.max_variance is not None:
@@ -137,18 +117,15 @@ class LeastSquares(Learner):
     def _root(
         self, state: RootState, x: Array, d: Array, lam: Array, beta: Array, learned: Array
     ) -> RootState:
-        """Return the state after Potter's square-root form of the paper's eq. `w_rls`.
-
-        T ← T − a_c c k_cᵀ brings one variance back to the cap, then T ← (T − a f kᵀ)/√β learns the
-        sample. Both are done in one pass over T.
-        """
+        """Return the state after Potter's square-root form of the paper's eq. `w_rls`."""
+        # One pass over T: T − a_c c k_cᵀ caps one variance, then (T − a f kᵀ)/√β learns the sample.
         w, T, turn = state
         f = matvec(T, x)
         if self.max_variance is None:
             k = k_T = vecmat(f, T)
             at_cap = None
         else:
-            c = column(T, turn)
+            c = entry(T, turn)
             a_c = self._excess(dot(c, c), learned)
             f = f - (a_c * dot(c, f)) * c
             k_c, k_T = vecmat_where(a_c > 0, c, T), vecmat(f, T)
@@ -191,20 +168,12 @@ class LeastSquares(Learner):
     def _excess(self, variance: Array, learned: Array) -> Array:
         """Return Potter's factor a that brings a diagonal entry of P back to the cap, or 0.
 
-        Without excitation, forgetting makes P grow as β^−t. At every step one P_jj, the next in
-        turn, is brought back to the cap as if w_j had been measured and found to be as it is. Then
-        P stays positive semi-definite, w does not move, and the directions that the input does
-        excite go on forgetting. (If row and column j were scaled instead, those directions would
-        stop: with a duplicated column the learner would no longer follow a change.)
-
-        Between two turns P_jj grows by β^−n, where n counts the updates, repeats included, of r
-        steps. With a memory much shorter than r it would overflow before its turn, so its growth
-        is limited to 1/LEAST_MEMORY.
-
-        An entry may exceed the cap by 2 % before it is brought back. Without that slack growth and
-        correction become one cycle of a few steps, whose rounding errors are the same each time and
-        add up over the memory: at β = .9999 with collinear columns float32 was .7 % off, in the
-        directions that are excited.
+        At every step one P_jj, the next in turn, is brought back as if w_j had been measured and
+        found to be as it is. Then P stays positive semi-definite, w does not move, and the
+        directions that the input does excite go on forgetting, which they would not if row and
+        column j were scaled. Between two turns P_jj grows by the forgetting of r steps, repeats
+        included; LEAST_MEMORY bounds that growth. Without SLACK growth and correction become one
+        cycle of a few steps, whose equal rounding errors add up over the memory.
         """
         cap = jnp.asarray(self.max_variance, variance.dtype)
         most = jnp.maximum(variance, cap)
@@ -218,11 +187,8 @@ def _covariances_gain(a: Array, variance: Array) -> Array:
 
 
 def _gain(lam: Array, beta: Array, power: Array) -> tuple[Array, Array]:
-    """Return (λ/α, α) with α = β + λ xᵀP x; ``power`` is xᵀP x.
-
-    Rounding can make a P that is stored itself indefinite. Then the sample is not learned.
-    """
-    lam = jnp.where(power >= 0, lam, 0)
+    """Return (λ/α, α) with α = β + λ xᵀP x; ``power`` is xᵀP x."""
+    lam = jnp.where(power >= 0, lam, 0)  # rounding can make a P that is stored itself indefinite
     alpha = beta + jnp.where(lam > 0, lam * power, 0)
     return lam / alpha, alpha
 
@@ -235,31 +201,27 @@ class Newton(LeastSquares):
 
     in Potter's square-root form P = R⁻¹ = TᵀT, which stays positive semi-definite and keeps float32
     accurate to condition numbers of 1e10. n repeats are one update with βⁿ and weight
-    λ (1 − βⁿ)/(1 − β).
+    λ (1 − βⁿ)/(1 − β). As a combiner it is the recursive least squares that the paper's source has
+    in a comment.
 
     Stability: any 0 < β ≤ 1. In a direction that the input does not excite, forgetting alone would
-    make P = R⁻¹ grow as β^−t until it overflows; ``max_variance`` caps the diagonal of P. Under a
-    cap r steps keep at least 1e-5 of the past: with r = 90 a β (or βⁿ) below .88 counts as .88.
-
-    As a combiner it is the recursive least squares that the paper's source has in a comment.
+    make P grow as β^−t until it overflows; ``max_variance`` caps the diagonal of P. Under a cap r
+    steps keep at least 1e-5 of the past, so that β counts as at least 1e-5^(1/r).
 
     Args:
       forgetting: β in (0, 1]; about 1/(1 − β) samples are remembered.
       ridge: v > 0; small values trust the first samples more.
       max_variance: the cap of P's diagonal, by default 1/ridge but at most 1e4. Each step brings
-        one entry back to the cap if it exceeds that by 2 %; until its next turn it may grow by the
-        forgetting of r steps. ``None`` is no cap, which is the paper's recursion exactly.
+        one entry back to it. ``None`` is no cap, which is the paper's recursion exactly.
       forget_by_weight: whether a sample forgets by 1 − λ(1 − β) instead of β, so that a sample of
         no importance does not make the learner forget.
       storage: "root" (the default) or "covariance", which stores P itself and needs fewer
         operations. In float32 it suits inputs whose condition number stays below about 1e4, and
         does not suit a combiner, whose inputs are nearly equal.
       shrink: whether a coefficient whose variance is brought back to the cap is drawn towards zero
-        in the same proportion, instead of staying as it is. For inputs of one kind, such as a
-        combiner's: where those hardly differ, their coefficients would otherwise wander with the
-        rounding of float32.
+        in the same proportion. For inputs that hardly differ, such as a combiner's, whose
+        coefficients would otherwise wander with the rounding of float32.
 
-    >>> import jax.numpy as jnp
     >>> learner = Newton(forgetting=1.0, ridge=1e-4)
     >>> state = learner.init(1)
     >>> for x, d in [(1.0, 2.0), (2.0, 4.0)]:
@@ -279,13 +241,10 @@ class ForwardNewton(LeastSquares):
         d̂ = xᵀ (β R + x xᵀ)⁻¹ β p = wᵀx · β / (β + xᵀ P x),    w = P p,  P = R⁻¹
 
     This is the forward algorithm of Vovk, Azoury and Warmuth. State and update are those of
-    :class:`Newton`, and the estimate is drawn towards zero where the input is new. So the size of
-    the estimates stays bounded by that of the targets, and the regret against the best fixed
-    coefficients is the optimal O(ln T).
+    :class:`Newton`, and the estimate is drawn towards zero where the input is new. So the estimates
+    stay within the size of the targets, and the regret against the best fixed coefficients is the
+    optimal O(ln T). Stability and arguments: as :class:`Newton`.
 
-    Stability and arguments: as :class:`Newton`.
-
-    >>> import jax.numpy as jnp
     >>> learner = ForwardNewton(ridge=1.0)
     >>> state = learner.update(learner.init(1), jnp.array([1.0]), 1.0)
     >>> round(float(learner.predict(state, jnp.array([1.0]))), 4)  # Newton says 0.5

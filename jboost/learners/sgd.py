@@ -1,11 +1,6 @@
 """Stochastic gradient descent on a linear model, plain and normalised: O(r) a step.
 
-| letter | name        | meaning                       |
-|--------|-------------|-------------------------------|
-| μ      | `step_size` | learning rate                 |
-| λ      | `weight`    | importance of the sample      |
-| n      | `repeats`   | how often the sample is used  |
-| s      |             | ‖x‖²                          |
+In a step μ is the step size, λ the weight and n the repeats of the sample, and s = ‖x‖².
 """
 
 from typing import NamedTuple
@@ -20,19 +15,15 @@ from jboost.core.products import dot
 
 
 class LinearState(NamedTuple):
-    """The state of a linear model.
+    """The state of a linear model."""
 
-    w: the coefficients, (r,), 0 at the start.
-    """
-
-    w: Array
+    w: Array  # the coefficients, (r,), 0 at the start
 
 
 class Linear(Learner):
     """Base class of learners whose estimate is wᵀx with coefficients that start at zero."""
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> LinearState:
-        del key
         return LinearState(jnp.zeros(num_features, dtype_of(dtype)))
 
     def predict(self, state: LinearState, x: ArrayLike) -> Array:
@@ -62,7 +53,6 @@ class SGD(Linear):
       step_size: μ > 0; a scalar, or (m,) inside a booster of m learners.
       guard: whether a sample with μλ‖x‖² > 2 gets the step 1/‖x‖².
 
-    >>> import jax.numpy as jnp
     >>> learner = SGD(step_size=0.5)
     >>> state = learner.update(learner.init(2), jnp.array([1.0, 0.0]), 1.0)
     >>> state.w.tolist()
@@ -99,7 +89,6 @@ class NLMS(Linear):
       step_size: 0 < μ < 2; a scalar, or (m,) inside a booster of m learners.
       epsilon: ε ≥ 0.
 
-    >>> import jax.numpy as jnp
     >>> learner = NLMS(step_size=1.0, epsilon=0.0)
     >>> state = learner.update(learner.init(2), jnp.array([0.0, 100.0]), 1.0)
     >>> float(learner.predict(state, jnp.array([0.0, 100.0])))
@@ -110,11 +99,8 @@ class NLMS(Linear):
     epsilon: Number = 1e-2
 
     def __post_init__(self) -> None:
-        checks.fields(
-            self,
-            step_size=checks.a_number(above=0, below=2),
-            epsilon=checks.a_number(at_least=0),
-        )
+        step_size, epsilon = checks.a_number(above=0, below=2), checks.a_number(at_least=0)
+        checks.fields(self, step_size=step_size, epsilon=epsilon)
 
     def learn(self, state: LinearState, sample: Sample) -> LinearState:
         s = dot(sample.x, sample.x)

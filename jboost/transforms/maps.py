@@ -10,9 +10,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import DType, Key, Number, Sample, Transform, checks, model, static
-from jboost.core.arrays import real
 from jboost.core.learner import required_key
-from jboost.core.numerics import dtype_of, known, usable
+from jboost.core.numerics import dtype_of, known, real, usable
 from jboost.core.products import matvec
 from jboost.transforms.units import Moments
 

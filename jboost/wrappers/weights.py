@@ -9,10 +9,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import DType, Key, Learner, Number, Sample, State, Wrapper, checks, model, static
-from jboost.core.arrays import real
 from jboost.core.draws import uniform
 from jboost.core.learner import instance, required_key
-from jboost.core.numerics import dtype_of, known, usable
+from jboost.core.numerics import dtype_of, known, real, usable
 from jboost.wrappers.intervals import check_leverage
 
 MEMORY = 100  # samples over which the mean uncertainty is taken

@@ -72,7 +72,7 @@ def test_span_boosting_is_the_papers_algorithm_1(D, residual, x64):
     expected, sigma, clipped = span_by_loop(xs, ds, 5, 0.2, 0.4, D, residual)
     assert (clipped == 0) == (D == 4.0)  # once with the plain linear loss, once beyond the range
     np.testing.assert_allclose(trace.prediction, expected, atol=1e-10)
-    np.testing.assert_allclose(state.shrinking.sigma, sigma, atol=1e-10)
+    np.testing.assert_allclose(state.sigma, sigma, atol=1e-10)
     assert ((sigma > 0) & (sigma < 1)).any()  # learned, and not at its ends
 
 

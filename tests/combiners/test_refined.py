@@ -8,8 +8,7 @@ import pytest
 
 import jboost as jb
 from jboost.combiners.mean import FromMean, Uniform
-from jboost.combiners.refined import Refined
-from jboost.combiners.scaled import ScaleAlike
+from jboost.combiners.refined import Refined, ScaleAlike
 
 T, M = 2000, 4
 REFINED = Refined()

@@ -170,7 +170,7 @@ def test_double_precision(x64):
             lambda xs, ds: jb.run(jb.targets(jb.SGD(0.1), 2), xs, ds[:, 0]),
             r"ds must have shape \(T, 2\)",
         ),
-        (lambda xs, ds: jb.run(jb.targets(jb.SGD(0.1), 2), xs, ds), "one column per target"),
+        (lambda xs, ds: jb.run(jb.targets(jb.SGD(0.1), 2), xs, ds), "a column per target"),
         (lambda xs, ds: jb.run(jb.SGD(0.1), xs[:5], ds), "equally long"),
         (lambda xs, ds: jb.run(ALL["bsgd_ru"], xs, ds), "key is missing"),
         (lambda xs, ds: jb.run(jb.SGD(0.1), xs, ds, state=3), "state does not belong"),

@@ -1,7 +1,7 @@
 """A learner whose estimate is piecewise linear: a tree of regions with a learner in each.
 
-`TreeState` and `Path` document the names of the letters in the docstring of the model. The standard
-deviation σ_k of a node's error is √(π/2) times its mean absolute error.
+`TreeState` and `Path` explain the letters in the docstring of the model. σ_k, the deviation of a
+node's error, is √(π/2) times its mean absolute error.
 """
 
 import math
@@ -29,8 +29,7 @@ from jboost.core.learner import instance
 from jboost.core.numerics import dtype_of, known
 from jboost.learners.newton import Newton
 from jboost.learners.tree import shares, splits
-from jboost.learners.tree.path import Path, follow, nodes_of
-from jboost.learners.tree.state import TreeState, row, with_path, with_row
+from jboost.learners.tree.nodes import Path, TreeState, follow, nodes_of, row, with_path, with_row
 
 DEEPEST = 12  # 8,192 learners; a deeper tree is more likely a mistake than a wish
 FADE = 0.99  # a subtree's odds remember the last hundred samples of a region, so that they can turn
@@ -49,68 +48,48 @@ SMALLEST = 1e-15  # of a standard deviation: 1/σ² stays finite in float32
 class PiecewiseLinear(Wrapper):
     """A binary tree of regions that is grown online, with a learner in each region.
 
-    **Estimate.** The learner of a node corrects the estimate of its parent. So a new region starts
-    as its parent, and needs samples only for what is different in it. With z = (x − μ)/ς,
-    standardised by the samples of the parent,
+    **Estimate.** The learner of a node corrects the estimate of its parent, so that a new region
+    starts as its parent. With z = (x − μ)/ς, standardised by the samples of the parent,
 
         f_1 = h_1(x, 1),    f_k = f_(k−1) + clip(h_k(s∘z, 1), ±3σ_(k−1))
 
-    The estimates of the nodes are mixed as in context trees. Each node is mixed with its subtree by
-    odds l, the fading sum of what the subtree gained over the node, in nats:
+    As in context trees, each node is mixed with its subtree by odds l, the fading sum of what the
+    subtree gained over the node, in nats. So a split that does not help costs little:
 
         g_k = f_k + w_k (g_(k+1) − f_k),    w_k = 1/(1 + exp(−l_k)),
         l_k ← 0.99 l_k + ½ ((d − f_k)² − (d − g_(k+1))²)/σ_k²
 
-    So a split that does not help, or no longer helps, costs little.
-
     **Learning.** All nodes on the path of x learn, the deepest first. Each learns what its parent
-    and its subtree leave (backfitting):
+    and its subtree leave (backfitting), h_k learns d − f_(k−1) − (g_k − f_k), where the learners
+    below have learned the sample already. A node that is split thus sees the error of the whole
+    estimate. With its own error σ² it would add σ² r/n to the estimate by the noise in its slopes.
 
-        h_k learns d − f_(k−1) − (g_k − f_k)
-
-    where g_k − f_k is computed by the learners below after they have learned the sample. A node
-    that is split thus sees the error of the whole estimate instead of its own error. Otherwise a
-    root that follows d only up to an error of σ² would add σ² r/n to the estimate by the noise in
-    its slopes, mostly in inputs that do not matter and that its children hardly look at. A subtree
-    with a small share leaves nearly all of d to its node. Since each learner meets what the one
-    below did not take, they do not overshoot together.
-
-    **Inputs that do not matter.** A learner learns at x and estimates at μ + t∘(x − μ). For a
-    linear learner with slopes w that replaces w_i by t_i w_i (the garrote). Let
-    c_i = w_i (x_i − μ_i) be what input i adds, and e the error that node and subtree leave. The
-    odds of an input sum what it gains; the odds of leaving inputs out at all do the same and have
-    the share v:
+    **Inputs that do not matter.** A learner learns at x and estimates at μ + t∘(x − μ), which
+    replaces a slope w_i by t_i w_i (the garrote; w is the gradient of a learner that is not
+    linear). Let c_i = w_i (x_i − μ_i) be what input i adds, and e the error that node and subtree
+    leave. The odds of an input sum what it gains, and v is the share, learned in the same way, of
+    leaving inputs out at all:
 
         t_i = 1 − v (1 − s_i),    s_i = σ(l_i),
         l_i ← l_i + ½ ((e + t_i c_i)² − (e − (1 − t_i) c_i)²)/σ_k²
 
     These odds do not fade, because a slope that is noise costs by far the most in its first
-    samples; they are bounded, so that they can turn. Of r slopes whose noise adds σ² r/n only those
-    that matter remain, long before the root has samples enough for all; and where all matter a
-    little, v keeps them. (For a learner that is not linear, w is its gradient.)
+    samples; they are bounded, so that they can turn.
 
     **The first samples.** Above the root stands f_0 = h_0(0.03 x, 1), mixed with the tree as a node
-    is with its subtree. With the default ridge of 0.01 it is a linear model whose slopes are drawn
-    to zero as if by 11 samples of unit power. It is better while there are about as many samples as
-    inputs, where least squares passes through every sample, noise included.
+    is with its subtree. With the default ridge its slopes are drawn to zero as if by 11 samples of
+    unit power, which is better while there are about as many samples as inputs.
 
     **Splits.** A leaf is split, for good, at one of the quantiles of its samples: as soon as the
     changes of slope and level there gain more than ``evidence`` nats beyond the logarithm of the
     number of candidates (see :mod:`jboost.learners.tree.splits`). s is in [0.03, 1], and small for
-    an input whose slope did not change.
+    an input whose slope did not change. After a change of the stream the regions learn anew.
 
     Every region has a level, so x needs no constant. The mass of a sample is its weight, at most 1.
     With r inputs and C cuts a step costs O(depth) updates of the learner and O(r² C) operations for
-    the search; the state holds 2^depth (2r² + O(r² C)) numbers.
-
-    On the first 8,192 samples of two real sets, scaled to [−1, 1], the mean squared error at depth
-    5 is .079 on puma8nh (a linear learner with a constant: .136) and .0022 on mv (.041). On a
-    linear stream the tree's error is a little larger than that of its learner alone. Splits are not
-    taken back: after a change of the stream the regions learn anew, and only leaves can be split.
-    ``experiments/bench/nonlinear.py`` shows what 29 inputs that do not matter add to the error of a
-    tree of the three that do, on several kinds of streams.
-
-    Stability: that of the learner; each level of the tree adds at most 3σ of the errors.
+    the search; the state holds 2^depth (2r² + O(r² C)) numbers. Stability: that of the learner;
+    each level of the tree adds at most 3σ of the errors. ``experiments/bench/nonlinear.py`` has its
+    errors on real sets, and with inputs that do not matter.
 
     Args:
       depth: how often a region may be split again, 1 to 12; there are at most 2^depth regions.
@@ -140,19 +119,12 @@ class PiecewiseLinear(Wrapper):
     grace: int = static(default=50)
 
     def __post_init__(self) -> None:
-        checks.fields(
-            self,
-            depth=checks.a_whole_number(at_least=1),
-            learner=partial(instance, example="jb.Newton() or jb.SGD(0.1)"),
-            evidence=checks.a_number(at_least=0),
-            cuts=checks.a_whole_number(at_least=1),
-            grace=checks.a_whole_number(at_least=1),
-        )
+        whole, example = checks.a_whole_number(at_least=1), "jb.Newton() or jb.SGD(0.1)"
+        checks.fields(self, depth=whole, learner=partial(instance, example=example))
+        checks.fields(self, evidence=checks.a_number(at_least=0), cuts=whole, grace=whole)
         if self.depth > DEEPEST:
-            raise ValueError(
-                f"depth must be at most {DEEPEST}, as every level doubles the state; "
-                f"got {self.depth}"
-            )
+            reason = f"at most {DEEPEST}, as every level doubles the state"
+            raise ValueError(f"depth must be {reason}; got {self.depth}")
 
     @property
     def knows_leverage(self) -> bool:
@@ -219,9 +191,7 @@ class PiecewiseLinear(Wrapper):
         gain = shares.input_gains(input_odds, path.effects, left, unit[:, None])
         input_odds = shares.bounded(input_odds + m[:, None] * gain)
         all_input_odds = state.input_odds
-        for k in range(
-            self.depth + 2
-        ):  # a scatter takes longer than the whole step of a small tree
+        for k in range(self.depth + 2):  # a scatter takes longer than a whole step of a small tree
             all_input_odds = with_row(all_input_odds, nodes[k], input_odds[k])
 
         state = state._replace(
@@ -234,12 +204,9 @@ class PiecewiseLinear(Wrapper):
         return self._split(state, path, known(x, x.dtype), e * unit, m[0])
 
     def _learners_after(self, state: TreeState, path: Path, sample: Sample) -> State:
-        """Return the learners after those on the path have learned, the deepest first.
-
-        ``added`` is g_k − f_k, what the subtree of a node adds to it, by the learners below as they
-        are after this sample. So each learner leaves to the one above it what it did not take.
-        """
+        """Return the learners after those on the path have learned, the deepest first."""
         d, keys = sample.d, self._keys(sample.key, path.nodes)
+        # g_k − f_k, what the subtree of a node adds to it by its learners after this sample.
         learners, added = state.learners, jnp.zeros_like(path.estimate)
         for k in reversed(range(self.depth + 2)):
             learner, x, grown = row((path.learners, path.inputs, path.grown), k)

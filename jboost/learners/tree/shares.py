@@ -15,10 +15,9 @@ LARGEST = 1e6  # standard deviations at which errors are clipped, so that no squ
 
 
 def gain(without: Array, with_it: Array, unit: Array) -> Array:
-    """Return the nats by which a sample is more likely with something than without it.
+    """Return by how many nats a sample is more likely with one error than with another.
 
-    ``without`` and ``with_it`` are the errors of the two estimates, ``unit`` is 1 over the standard
-    deviation of the errors.
+    ``unit`` is 1 over the standard deviation of the errors.
     """
     # Clipped before they are subtracted: ∞ − ∞ would be NaN.
     a, b = (jnp.clip(e * unit, -LARGEST, LARGEST) for e in (without, with_it))
@@ -26,15 +25,13 @@ def gain(without: Array, with_it: Array, unit: Array) -> Array:
 
 
 def bounded(odds: Array) -> Array:
-    """Return odds within their bounds."""
     return jnp.clip(odds, LOWEST, HIGHEST)
 
 
 def of_inputs(odds: Array) -> tuple[Array, Array]:
-    """Return two kinds of shares of the inputs of each node, (nodes, r).
+    """Return the shares s of the inputs of each node, (nodes, r), and t = 1 − v (1 − s).
 
-    s is the share by the odds of the input alone. t = 1 − v (1 − s) is the share that the estimate
-    takes, where v, the share in the last column, is that of leaving inputs out at all.
+    The estimate takes t, where v, from the last column, is the share of leaving inputs out at all.
     """
     shares = jax.nn.sigmoid(odds)
     s, v = shares[:, :-1], shares[:, -1:]
@@ -44,10 +41,9 @@ def of_inputs(odds: Array) -> tuple[Array, Array]:
 def input_gains(odds: Array, effects: Array, left: Array, unit: Array) -> Array:
     """Return the gain of each of a learner's odds by one sample, (nodes, r + 1).
 
-    ``effects`` is what each input adds to the estimate if it is taken whole, (nodes, r), and
-    ``left`` the error of the estimate that takes the shares t, (nodes, 1). For an input the two
-    cases compared are that it is left out and that it is taken whole. For the last column they are
-    that all inputs are taken whole (t = 1) and that all are taken by their shares s (t = s).
+    ``effects`` is what each input adds to the estimate if taken whole, (nodes, r), and ``left`` the
+    error of the estimate that takes the shares t, (nodes, 1). An input is compared with leaving it
+    out, and in the last column t = s with t = 1.
     """
     s, t = of_inputs(odds)
     all_whole, by_share = (

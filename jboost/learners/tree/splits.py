@@ -6,13 +6,9 @@ good on one side of a cut as on the other, e z_i has mean zero on both sides. Th
 
     S_i = Σ e z_i,   V_i = Σ e² z_i²,   W_i = Σ e² z_i
 
-are taken to the right of each cut (R), to its left (L) and over all samples. Slopes are taken about
-the level of their side,
-
-    S_i ← S_i − S_0 W_i/V_0,   V_i ← V_i − W_i²/V_0       for i ≥ 1.
-
-The gain of a cut for one regressor is how much the log-likelihood grows, in nats, if the regressor
-has one coefficient on each side of the cut instead of one for both:
+are taken to the right of each cut (R), to its left (L) and over all samples, slopes (i ≥ 1) about
+the level of their side: S_i ← S_i − S_0 W_i/V_0, V_i ← V_i − W_i²/V_0. The gain of a cut is how
+much the log-likelihood grows, in nats, if a regressor has one coefficient on each side:
 
     G_i = ½ (S_R²/V_R + S_L²/V_L − S²/V)
 
@@ -37,25 +33,15 @@ SMALLEST_SCALE = 0.03  # of an input whose slope did not change: see `_standardi
 
 
 class Search(NamedTuple):
-    """The evidence for the cuts of one region. All of it is 0 at the start.
+    """The evidence for the cuts of one region. All of it is 0 at the start."""
 
-    mass: the weight of the samples so far.
-    mean: the mean of each input, (r,).
-    spread: the mean absolute deviation of each input, (r,).
-    cuts: where the candidate cuts are, (r, C).
-    score: the sums S, (r C + 1, r + 1): to the right of each cut, and in the last row over all
-      samples.
-    power: the sums V, of the same shape.
-    cross: the sums W, of the same shape.
-    """
-
-    mass: Array
-    mean: Array
-    spread: Array
-    cuts: Array
-    score: Array
-    power: Array
-    cross: Array
+    mass: Array  # the weight of the samples so far
+    mean: Array  # (r,) the mean of each input
+    spread: Array  # (r,) the mean absolute deviation of each input
+    cuts: Array  # (r, C) where the candidate cuts are
+    score: Array  # (r C + 1, r + 1) the sums S to the right of each cut, at last over all samples
+    power: Array  # (r C + 1, r + 1) the sums V
+    cross: Array  # (r C + 1, r + 1) the sums W
 
 
 class Cut(NamedTuple):
@@ -86,9 +72,9 @@ def no_cut(x: Array) -> Cut:
 def add(search: Search, x: Array, e: Array, mass: Array, grace: int) -> Search:
     """Return the search with one more sample.
 
-    The first ``grace`` samples move the cuts towards quantiles of the inputs. A cut q for the level
-    p moves by (p − 1[x < q]) spread/√n (Robbins and Monro). Then the cuts stay where they are, as
-    the sums of a side must all be over the same side, and the samples are evidence.
+    The first ``grace`` samples move the cuts towards quantiles of the inputs: a cut q for the level
+    p moves by (p − 1[x < q]) spread/√n (Robbins and Monro). Then the cuts stay, as the sums of a
+    side must all be over the same side, and the samples are evidence.
     """
     n, mean, spread, q, S, V, W = search
     deviation = SIGMA * spread
@@ -123,13 +109,10 @@ def add(search: Search, x: Array, e: Array, mass: Array, grace: int) -> Search:
 
 
 def best(search: Search) -> Cut:
-    """Return the cut with the most evidence.
+    """Return the cut with the most evidence Σ_i max(0, G_i − c_i), where c are the `prices`.
 
-    Where a region behaves differently on the two sides of an input, mostly several regressors show
-    it. On another input, correlated with that one, the difference mostly shows in one regressor.
-    So the evidence of a cut sums over the regressors, each beyond a price:
-
-        Σ max(0, G_i − c_i)
+    It is a sum, because a true cut shows in several regressors, and a cut of an input that is only
+    correlated with the true one mostly shows in a single regressor.
     """
     sums = search.score, search.power, search.cross
     S, V = _about_level(*(a[-1:] for a in sums))
@@ -148,10 +131,9 @@ def best(search: Search) -> Cut:
 def prices(r: int, C: int) -> np.ndarray:
     """Return the price c_i of each regressor at each cut, (r C, r + 1).
 
-    e^−c_i is the probability, before any data, that the coefficient of regressor i is the one that
-    changes; they add up to 1. Half of it is for a function of the input that is cut (a step, a
-    hinge, a curve): c = ln 4 for the level and for the slope of that input. The other half is for a
-    cut that changes what the other r − 1 inputs do: c = ln 2(r − 1) for the slope of each.
+    e^−c_i is the probability, before any data, that the coefficient of regressor i changes. Half of
+    it is for a function of the input that is cut (a step, a hinge, a curve): c = ln 4 for the level
+    and for the slope of that input. The other half, c = ln 2(r − 1) each, is for the other slopes.
     """
     c = np.full((r, r + 1), math.log(2 * max(r - 1, 1)))
     c[:, 0] = c[np.arange(r), 1 + np.arange(r)] = math.log(4)
@@ -161,16 +143,12 @@ def prices(r: int, C: int) -> np.ndarray:
 def _standardisation(search: Search, G: Array, c: Array) -> tuple[Array, Array]:
     """Return the centre and the scale of the inputs of two new regions.
 
-    The new learners see s (x − centre)/deviation, where s is 1 for an input whose slope changed
-    and small for the others:
-
-        s² = max(0.03², 1 − c/G)
-
-    This is Stein's positive-part shrinkage, with the noise of the largest of e^c gains. n samples
-    of a standardised input have the power s² n, so that a linear learner of ridge v learns the
-    change of a slope as if v/s² earlier samples had shown no change, whatever the units of x. At
-    s = 0.03 and the default ridge of 0.01 these are 11 samples: an input that did not seem to
-    matter costs next to nothing, and if it does matter it is learned within some dozens of samples.
+    The new learners see s (x − centre)/deviation with s² = max(0.03², 1 − c/G), which is 1 for an
+    input whose slope changed and small for the others: Stein's positive-part shrinkage, with the
+    noise of the largest of e^c gains. A linear learner of ridge v learns the change of a slope as
+    if v/s² earlier samples had shown no change, whatever the units of x. At s = 0.03 and the
+    default ridge of 0.01 these are 11 samples: an input that did not seem to matter costs next to
+    nothing, and if it does matter it is learned within some dozens of samples.
     """
     s = jnp.sqrt(jnp.maximum(1 - c / jnp.maximum(G, c), SMALLEST_SCALE**2))
     # A constant input is left as it is: it acts as a level, which every region has anyway.

@@ -1,10 +1,12 @@
-"""The nodes that an input passes on its way through a tree, and what they estimate.
+"""What a tree of regions has learned, and the nodes that an input passes on its way through it.
 
-The letters are those of :class:`jboost.PiecewiseLinear`. A path consists of node 0 above the root,
-the root, and a node of each deeper level, whether the tree has grown that far or not.
+Nodes are numbered as in a heap: 1 is the root, 2i and 2i + 1 are the children of i, and node 0
+stands above the root. All arrays are as large as the whole tree from the start. A path consists of
+node 0, the root, and a node of each deeper level, whether the tree has grown that far or not. The
+letters are those of :class:`jboost.PiecewiseLinear`.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +15,28 @@ from jax import Array
 from jboost.core import Learner, State
 from jboost.core.numerics import known
 from jboost.learners.tree import shares, splits
-from jboost.learners.tree.state import TreeState, row
 
 REACH = 3.0  # standard deviations of the parent's error; a child corrects by no more
+
+_Tree = TypeVar("_Tree")
+
+
+class TreeState(NamedTuple):
+    """The state of a tree: arrays with a row for each of its N = 2^(depth + 1) nodes.
+
+    The deepest level is never split, so that what concerns splits has N/2 rows.
+    """
+
+    learners: State  # (N, …), the states of the learners, as the learner starts
+    mass: Array  # (N,), the weight of all samples that a node has learned, 0 at the start
+    error: Array  # (N,), the recent mean absolute error of a node's estimate, 0 at the start
+    choice: Array  # (N/2,), `Cut.number` of the cut that splits a node; −1 in a leaf, as all start
+    threshold: Array  # (N/2,), samples above it go to the right child, 0 at the start
+    centre: Array  # (N/2, r), what is subtracted from the inputs of a node's children, first 0
+    scale: Array  # (N/2, r), what these are then multiplied by, 1 at the start
+    subtree_odds: Array  # (N/2,), of a node's subtree against the node alone, 0 at the start
+    input_odds: Array  # (N, r + 1), of each input and of leaving inputs out, first `shares.START`
+    search: splits.Search  # (N/2, …), the evidence for the cuts of a node
 
 
 class Path(NamedTuple):
@@ -32,6 +53,32 @@ class Path(NamedTuple):
     estimate: Array  # g_0, the estimate of the tree
     w: Array  # w_0 … w_depth, the shares of the subtrees
     limit: Array  # the largest correction that a child of the nodes 0 … depth may make
+
+
+def row(tree: _Tree, i: Array | int) -> _Tree:
+    """Return row i of every array."""
+    if isinstance(i, int):
+        return jax.tree.map(lambda a: a[i], tree)
+    return jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, i, keepdims=False), tree)
+
+
+def with_row(tree: _Tree, i: Array, values: _Tree) -> _Tree:
+    """Return the arrays with other values in row i."""
+    replace = jax.lax.dynamic_update_index_in_dim
+    return jax.tree.map(lambda a, new: replace(a, new, i, 0), tree, values)
+
+
+def with_path(values: Array, nodes: Array, new: Array) -> Array:
+    """Return ``values``, one per node, with new ones at the nodes of a path, one per level."""
+
+    def spread(on_path: Array) -> Array:
+        levels = range(1, len(nodes))
+        repeated = (jnp.broadcast_to(on_path[k], (2 ** (k - 1),)) for k in levels)
+        return jnp.concatenate([on_path[:1], *repeated])
+
+    # A choice for every node, as a scatter takes longer.
+    on_path = jnp.arange(values.shape[0], dtype=jnp.int32) == spread(nodes)
+    return jnp.where(on_path, spread(new), values)
 
 
 def nodes_of(state: TreeState, x: Array) -> tuple[Array, Array]:
@@ -73,8 +120,8 @@ def follow(state: TreeState, learner: Learner, x: Array) -> Path:
 def _inputs(state: TreeState, nodes: Array, x: Array) -> tuple[Array, Array, Array]:
     """Return what the learners of a path learn from, what they estimate from, and z − μ.
 
-    z are the inputs of a learner: 0.03 x above the root, x at the root, and below it what the
-    parent's centre and scale make of x. μ is their mean, which below the root is 0.
+    z is 0.03 x above the root, x at the root, and below it what the parent's centre and scale make
+    of x. μ is the mean of z, which below the root is 0.
     """
     above = nodes[:-1]
     z = state.scale[above] * (x[None, :] - state.centre[above])
