@@ -35,9 +35,8 @@ def boost(
 
     Args:
       learner: a learner, a list of learners (then m is its length), or a function of k = 0 … m − 1
-        that returns a learner. Learners that differ in their floats alone run as one stack; a
-        learner whose floats have shape (m,) is such a stack already. Copies of a learner that draws
-        at its start, such as one behind ``RandomFourier``, draw differently.
+        that returns a learner. A learner whose floats have shape (m,) is m different learners.
+        Copies of a learner that draws at its start, as behind ``RandomFourier``, draw differently.
       m: the number of learners, at least 1.
       target_mse: σ_m² ≥ 0, the modified desired MSE; about the MSE that is hoped for.
       dependence: c ≥ 0, by default 1.
@@ -52,16 +51,13 @@ def boost(
     >>> import jax, jboost as jb
     >>> xs, ds = jb.streams.duffing(1000)
     >>> model = jb.boost([jb.SGD(0.1), jb.Newton(0.999)], target_mse=0.2, mode=jb.RandomUpdate())
-    >>> state, trace = jb.run(model, xs, ds, key=jax.random.key(0))
-    >>> trace.prediction.shape
+    >>> jb.run(model, xs, ds, key=jax.random.key(0))[1].prediction.shape
     (1000,)
     """
     learners, sizes = _grouped(learner, m)
     if guarantee is not None and dependence is not None:
-        raise ValueError(
-            f"guarantee={guarantee!r} is Algorithm 1, whose exponent is l/2: give no dependence; "
-            f"got dependence={dependence!r}"
-        )
+        why = f"guarantee={guarantee!r} is Algorithm 1, whose exponent is l/2"
+        raise ValueError(f"{why}: give no dependence; got dependence={dependence!r}")
     c = 1.0 if dependence is None else dependence
     emphasis = Emphasis(target_mse, c, guarantee, chain, literal)
     if combiner is None:

@@ -29,14 +29,12 @@ def each(f: Callable[..., State], learner: Learner, count: int, *stacked: State)
 def apart(learner: Learner) -> tuple[list[Array], Callable[[list[Array]], Learner]]:
     """Return the settings that differ between copies, and a function that makes a copy of them."""
     leaves, structure = jax.tree.flatten(learner)
-    differ = differs_by_copy(learner)
+    pairs = list(zip(leaves, differs_by_copy(learner), strict=True))
 
     def copy_with(values: list[Array]) -> Learner:
         remaining = iter(values)
-        pairs = zip(leaves, differ, strict=True)
         return structure.unflatten([next(remaining) if varies else leaf for leaf, varies in pairs])
 
-    pairs = zip(leaves, differ, strict=True)
     return [jnp.asarray(leaf) for leaf, varies in pairs if varies], copy_with
 
 
@@ -58,14 +56,11 @@ def check(model: object, count: int) -> None:
 
 
 def groups_of_alike(learners: list[Learner]) -> list[list[Learner]]:
-    """Group neighbours of one structure: stacked, they run much faster than as a list.
-
-    A booster whose learners share a setting is a group by itself: if it were stacked, the new axis
-    of that setting would be taken for an axis over those learners.
-    """
+    """Group neighbours of one structure: stacked, they run much faster than as a list."""
     groups: list[list[Learner]] = []
     for learner in learners:
         alike = groups and _structure_and_shapes(groups[-1][0]) == _structure_and_shapes(learner)
+        # The new axis of a setting that inner learners share would be taken for an axis over those.
         if alike and not _shares_inside(learner):
             groups[-1].append(learner)
         else:

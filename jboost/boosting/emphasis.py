@@ -3,7 +3,6 @@
 The chain is the paper's, with its letters: the total loss l¹ = 0, l^(k+1) = l^(k) + σ_m² − (e^(k))²
 (eq. `loss`), the importance λ = min{1, δ^(c·l)} (eq. `weights`), the weighted MSE/4 so far δ, and
 the sum of the weights Λ (eq. `delta`). σ_m² is `target_mse`, c `dependence` and σ² `guarantee`.
-
 The errors are a-priori, so λ of all learners is known before any of them is updated, and the chain
 over k is a prefix sum. ``chain="scan"`` walks it literally, one learner after the other.
 """
@@ -23,9 +22,7 @@ from jboost.core.products import sums_before
 # δ = 0 with l > 0 makes λ = 0, and then δ and the learner never change again. The first sample
 # always reaches that deadlock; a small floor under δ ends it.
 SMALLEST_DELTA = 1e-6
-
-# The largest square of an error that enters l. Beyond it l is as good as −∞ and λ is 1.
-LARGEST_SQUARE = LARGEST**2
+LARGEST_SQUARE = LARGEST**2  # of an error that enters l; beyond it l is as good as −∞ and λ is 1
 
 
 class EmphasisState(NamedTuple):
@@ -39,15 +36,10 @@ class EmphasisState(NamedTuple):
 class Emphasis:
     """The rule that computes λ from the errors of the learners before, and records δ and Λ.
 
-    Args:
-      target_mse: σ_m² ≥ 0.
-      dependence: c ≥ 0.
-      guarantee: σ² in (0, 1) for Algorithm 1: λ = min{1, (σ²)^(l/2)}, eq. `weights_original`.
-      chain: "prefix" sums the chain at once, "scan" walks it with an inner ``lax.scan``.
-      literal: whether to follow the printed recursion: δ₀ = 0 (with 0⁰ = 1, 0⁺ = 0, 0⁻ → 1), and
-        the estimate clipped to [−1, 1] inside δ. Otherwise δ is at least 1e-6, and an error enters
-        it as min(1, e²/4). That is the paper's δ where |d| ≤ 1 and |y| ≤ 1, and 0 ≤ δ ≤ 1 for any
-        target.
+    Its arguments are those of :func:`jboost.boost`. With ``literal`` δ₀ = 0 (where 0⁰ = 1, 0⁺ = 0
+    and 0⁻ → 1), and the estimate is clipped to [−1, 1] inside δ. Otherwise δ is at least 1e-6, and
+    an error enters it as min(1, e²/4). That is the paper's δ where |d| ≤ 1 and |y| ≤ 1, and
+    0 ≤ δ ≤ 1 for any target.
     """
 
     target_mse: Number
@@ -57,13 +49,9 @@ class Emphasis:
     literal: bool = static(default=False)
 
     def __post_init__(self) -> None:
-        checks.fields(
-            self,
-            target_mse=checks.a_number(at_least=0),
-            dependence=checks.a_number(at_least=0),
-            guarantee=checks.or_none(checks.a_number(above=0, below=1)),
-            chain=checks.one_of("prefix", "scan"),
-        )
+        from_zero, share = checks.a_number(at_least=0), checks.a_number(above=0, below=1)
+        checks.fields(self, target_mse=from_zero, dependence=from_zero)
+        checks.fields(self, guarantee=checks.or_none(share), chain=checks.one_of("prefix", "scan"))
 
     def init(self, m: int, dtype: DTypeLike) -> EmphasisState:
         return EmphasisState(Sum.zeros((m,), dtype), Sum.zeros((m,), dtype))

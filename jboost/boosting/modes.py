@@ -12,8 +12,7 @@ from jax.typing import ArrayLike
 
 from jboost.core import checks, model, static
 
-# P(n > 12) for a Poisson variable of mean 1 is 6e-11, far below the 2⁻²⁴ grid of a uniform draw.
-LARGEST_POISSON = 12
+LARGEST_POISSON = 12  # P(n > 12) at mean 1 is 6e-11, far below the 2⁻²⁴ grid of a uniform draw
 
 
 class Mode(abc.ABC):

@@ -65,12 +65,11 @@ class Perceptron(Network):
 
 @model
 class Function(Network):
-    """A network that the user's function computes.
+    """A network that the user's function computes; see :class:`jboost.Gradient`.
 
     Args:
       function: ``function(params, x) -> scalar``.
-      start: ``start(key, num_features) -> params``, ``start(key)``, or the params themselves,
-        which need no key.
+      start: ``start(key, num_features) -> params``, ``start(key)``, or the params themselves.
 
     >>> net = Function(lambda params, x: params["w"] @ x, {"w": jnp.array([1.0, 2.0])})
     >>> float(net.apply(net.init(2, jnp.float32, None), jnp.ones(2)))

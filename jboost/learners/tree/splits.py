@@ -55,7 +55,6 @@ class Cut(NamedTuple):
 
 
 def start(num_features: int, num_cuts: int, dtype: DTypeLike) -> Search:
-    """Return the search of a region without samples."""
     inputs = jnp.zeros(num_features, dtype)
     sums = jnp.zeros((num_features * num_cuts + 1, num_features + 1), dtype)
     cuts = jnp.zeros((num_features, num_cuts), dtype)
@@ -97,15 +96,9 @@ def add(search: Search, x: Array, e: Array, mass: Array, grace: int) -> Search:
     e = jnp.clip(e, -LARGEST, LARGEST)
     right = jnp.concatenate([(x[:, None] > q).astype(x.dtype).reshape(-1), level])
     right = right[:, None] * jnp.where(placing, 0, mass)
-    return Search(
-        n + mass,
-        mean + share * dx,
-        new_spread,
-        q,
-        S + right * (e * z)[None, :],
-        V + right * (e * e * z * z)[None, :],
-        W + right * (e * e * z)[None, :],
-    )
+    terms = e * z, e * e * z * z, e * e * z
+    S, V, W = (total + right * term[None, :] for total, term in zip((S, V, W), terms, strict=True))
+    return Search(n + mass, mean + share * dx, new_spread, q, S, V, W)
 
 
 def best(search: Search) -> Cut:
