@@ -30,8 +30,7 @@ def boost(
     weighted MSE/4 of learner k so far. The estimates are combined as d̂ = zᵀy. With
     ``dependence=0`` every λ is 1: the ordinary mixture of experts.
 
-    Targets should be of about unit size, which the ridge of the default combiner assumes; put the
-    booster inside ``ScaleTarget`` where they are not.
+    Put the booster inside ``ScaleTarget`` where targets are not of about unit size.
 
     Args:
       learner: a learner, a list of learners (then m is its length), or a function of k = 0 … m − 1
@@ -49,9 +48,8 @@ def boost(
       literal: whether to follow the printed recursion: δ₀ = 0, y clipped inside δ, no floor of δ.
 
     >>> import jax, jboost as jb
-    >>> xs, ds = jb.streams.duffing(1000)
     >>> model = jb.boost([jb.SGD(0.1), jb.Newton(0.999)], target_mse=0.2, mode=jb.RandomUpdate())
-    >>> jb.run(model, xs, ds, key=jax.random.key(0))[1].prediction.shape
+    >>> jb.run(model, *jb.streams.duffing(1000), key=jax.random.key(0))[1].prediction.shape
     (1000,)
     """
     learners, sizes = _grouped(learner, m)

@@ -26,8 +26,7 @@ from jboost.learners.newton import ForwardNewton
 
 # The default combiner. The copies of a learner hardly differ until the stream changes; in the
 # directions of their differences z is not known well, and would throw the estimate far off. The
-# forward form of least squares shrinks the estimate just there, where the leverage is large
-# (experiments/README.md compares it with the plain form, for all six models on both streams).
+# forward form shrinks the estimate just there (experiments/README.md compares it with the plain).
 RLS_COMBINER = ForwardNewton(forgetting=0.999, ridge=1.0, max_variance=100.0, shrink=True)
 
 Row = Array | None  # the row of one learner, or None where a number holds for all learners
@@ -60,8 +59,7 @@ class Boosted(Learner):
     """m learners, the emphasis of each, the mode that spends it, and the combiner.
 
     It is made by :func:`jboost.boost`. The weight of a sample multiplies the weights of the
-    learners, what enters Λ, and the weight of the combiner. Its repeats are that many updates. A
-    setting of a learner holds one value, shared by its copies, or one value per copy.
+    learners, what enters Λ, and the weight of the combiner. Its repeats are that many updates.
     """
 
     learner: Learner | tuple[Learner, ...]  # the learner of which there are m copies, or groups
@@ -91,7 +89,7 @@ class Boosted(Learner):
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> BoostedState:
         dtype = dtype_of(dtype)
 
-        def start(learner: Learner, key: Key = None) -> State:
+        def start(learner: Learner, key: Key) -> State:
             return learner.init(num_features, dtype, key=key)
 
         groups = zip(self.groups, self.sizes, self._learner_keys(key), strict=True)

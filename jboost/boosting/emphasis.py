@@ -64,10 +64,7 @@ class Emphasis:
         return delta if self.literal else jnp.maximum(delta, SMALLEST_DELTA)
 
     def importance(self, delta: Array, loss: Array) -> Array:
-        """Return λ = min{1, δ^(c·l)} = exp(c min{0, l·ln δ}).
-
-        In the second form its gradient is finite everywhere; at c = 0 it is that from above.
-        """
+        """Return λ = min{1, δ^(c·l)} = exp(c min{0, l·ln δ}), whose gradient is always finite."""
         c = jnp.asarray(self.dependence, loss.dtype)
         if self.guarantee is not None:
             delta, c = jnp.asarray(self.guarantee, loss.dtype), jnp.asarray(0.5, loss.dtype)
@@ -95,8 +92,7 @@ class Emphasis:
     ) -> tuple[Array, EmphasisState]:
         """Return λ of every learner for a sample of a weight, and the record that includes it."""
         target_mse = jnp.broadcast_to(jnp.asarray(self.target_mse, y.dtype), y.shape)
-        # An estimate after samples near the largest usable number may have a square that overflows,
-        # and 0 · ∞ below would be NaN for ever.
+        # The square of a huge estimate may overflow, and 0 · ∞ below would be NaN for ever.
         gain = target_mse - jnp.minimum(jnp.square(d - y), LARGEST_SQUARE)
         if self.chain == "prefix":
             lam = self.importance(self.delta(state), sums_before(gain))

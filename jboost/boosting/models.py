@@ -42,8 +42,8 @@ def bsgd_wu(
     """BSGD-WU: boosted SGD by weighted updates, the paper's eq. `blms`.
 
     >>> import jboost as jb
-    >>> xs, ds = jb.streams.duffing(2000)
-    >>> bool(jb.mse(jb.bsgd_wu(target_mse=0.25, step_size=0.1), xs, ds) < 0.3)
+    >>> model = jb.bsgd_wu(target_mse=0.25, step_size=0.1)
+    >>> bool(jb.mse(model, *jb.streams.duffing(2000)) < 0.3)
     True
     """
     return _sgd(m, Weighted(), target_mse, step_size, common)

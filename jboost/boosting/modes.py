@@ -22,8 +22,7 @@ class Mode(abc.ABC):
 
     @property
     def most_repeats(self) -> int | None:
-        """The largest number of repeats that ``spend`` returns; None where there is no bound."""
-        return None
+        return None  # the largest number of repeats that `spend` returns, where there is a bound
 
     @abc.abstractmethod
     def spend(self, lam: Array, uniform: Array | None) -> tuple[ArrayLike, ArrayLike]:

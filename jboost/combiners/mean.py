@@ -1,7 +1,6 @@
 """The plain mean of the predictions, and combiners that start at it.
 
-Any learner can combine: from the predictions y it learns d − mean(y). So it starts at z = 1/m, and
-the coefficients of a linear learner are exactly z − 1/m.
+Any learner can combine: it learns d − mean(y), so that a linear one has the coefficients z − 1/m.
 """
 
 from typing import ClassVar

@@ -38,10 +38,8 @@ class Perceptron(Network):
 
     def __post_init__(self) -> None:
         if (self.hidden is None) == (self.parameters is None):
-            raise ValueError(
-                "a Perceptron needs hidden or parameters, and only one of them; "
-                f"got hidden={self.hidden!r} and parameters={self.parameters!r}"
-            )
+            got = f"hidden={self.hidden!r} and parameters={self.parameters!r}"
+            raise ValueError(f"a Perceptron needs hidden or parameters, and only one; got {got}")
         count = checks.or_none(checks.a_whole_number(at_least=1))
         checks.fields(self, hidden=count, parameters=count)
 

@@ -1,7 +1,4 @@
-"""Stochastic gradient descent on a linear model, plain and normalised: O(r) a step.
-
-In a step μ is the step size, λ the weight and n the repeats of the sample, and s = ‖x‖².
-"""
+"""Stochastic gradient descent on a linear model, plain and normalised: O(r) a step."""
 
 from typing import NamedTuple
 
@@ -43,7 +40,7 @@ class SGD(Linear):
 
         w ← w + μ λ (d − wᵀx) x,    repeated n times
 
-    n repeats are one step of size (1 − (1 − μλs)ⁿ)/s with s = ‖x‖², which tends to nμλ as s → 0.
+    λ is the weight of the sample. n repeats are one step of size (1 − (1 − μλs)ⁿ)/s, s = ‖x‖².
 
     Stability: a step makes the error on its sample smaller while μλ‖x‖² < 2.
 

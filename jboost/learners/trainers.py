@@ -37,17 +37,15 @@ class Gradient(Learner):
 
         θ ← θ + λ · step of the optimiser for the gradient −(d − f(x)) ∂f/∂θ
 
-    The weight λ scales the step and not the loss, because an optimiser such as Adam divides by the
-    size of past gradients. With ``optax.sgd(μ)`` and a linear f the learner is
-    ``SGD(μ, guard=False)``. Stability: that of the optimiser; its steps see the raw size of the
-    gradient. A sample is not learned if a parameter would no longer be finite.
+    λ scales the step and not the loss, because an optimiser such as Adam divides by the size of
+    past gradients. With ``optax.sgd(μ)`` and a linear f this is ``SGD(μ, guard=False)``. Stability:
+    that of the optimiser. A sample is not learned if a parameter would no longer be finite.
 
     A new optimiser or a new function compiles a new program, so make each of them once. A
     checkpoint cannot hold functions: :func:`jboost.save` needs ``supply_model=True``.
 
     Args:
-      apply: ``apply(params, x) -> scalar``, or a network such as
-        :class:`jboost.networks.Perceptron`, which starts by itself.
+      apply: ``apply(params, x) -> scalar``, or a network, which starts by itself.
       init_params: ``init_params(key, num_features) -> params``, ``init_params(key)``, or the
         params themselves, which need no key. Every copy in a booster is given another key.
       optimizer: an optax optimiser.
@@ -128,13 +126,11 @@ class GaussNewton(Learner):
 
         J = ∂f/∂θ at x,    θ, P ← Newton's update for the input J and the target d − f(x) + Jᵀθ
 
-    For a linear f this is :class:`jboost.Newton`; in general it is the extended Kalman filter. It
-    costs O(p²) operations a sample, p the number of parameters.
-
-    It is measured in ``experiments/bench/nonlinear.py``. Inputs of about unit size are better left
-    without :class:`jboost.Scale`, whose units still move in the first samples.
-
-    S. Singhal, L. Wu, Training multilayer perceptrons with the extended Kalman algorithm, 1988.
+    For a linear f this is :class:`jboost.Newton`; in general it is the extended Kalman filter (S.
+    Singhal, L. Wu, Training multilayer perceptrons with the extended Kalman algorithm, 1988). It
+    costs O(p²) operations a sample, p the number of parameters. Inputs of about unit size are
+    better left without :class:`jboost.Scale`, whose units still move in the first samples; see
+    ``experiments/bench/nonlinear.py``.
 
     Args:
       network: a :class:`jboost.networks.Perceptron`, or any other network.

@@ -20,11 +20,9 @@ FADE = 0.99  # a subtree's odds remember the last hundred samples of a region, s
 
 # The mean error of a node is over its last half, as its first samples tell of a learner that knew
 # nothing yet, and later over WINDOW samples, as the learner still improves.
-HALF = 2.0
-WINDOW = 500.0
+HALF, WINDOW = 2.0, 500.0
 # An error beyond LARGEST_ERROR mean errors counts as that much, from the EARLIEST-th sample on.
-LARGEST_ERROR = 5.0
-EARLIEST = 20.0
+LARGEST_ERROR, EARLIEST = 5.0, 20.0
 SMALLEST = 1e-15  # of a standard deviation: 1/σ² stays finite in float32
 
 
@@ -32,10 +30,9 @@ SMALLEST = 1e-15  # of a standard deviation: 1/σ² stays finite in float32
 class PiecewiseLinear(Wrapper):
     """A binary tree of regions that is grown online, with a learner in each region.
 
-    σ_k below is the deviation of a node's error, √(π/2) times its mean absolute error.
-
     **Estimate.** The learner of a node corrects the estimate of its parent, so that a new region
-    starts as its parent. With z = (x − μ)/ς, standardised by the samples of the parent,
+    starts as its parent. With z = (x − μ)/ς, standardised by the samples of the parent, and σ, the
+    deviation of a node's error (√(π/2) times its mean absolute error),
 
         f_1 = h_1(x, 1),    f_k = f_(k−1) + clip(h_k(s∘z, 1), ±3σ_(k−1))
 
@@ -70,8 +67,7 @@ class PiecewiseLinear(Wrapper):
 
     Every region has a level, so x needs no constant. A step costs O(depth) updates of the learner
     and O(r² C) operations for the search; the state holds 2^depth (2r² + O(r² C)) numbers.
-    Stability: that of the learner; each level of the tree adds at most 3σ of the errors. It is
-    measured in ``experiments/bench/nonlinear.py``.
+    Stability: that of the learner; a level adds at most 3σ (``experiments/bench/nonlinear.py``).
 
     Args:
       depth: how often a region may be split again, 1 to 12; there are at most 2^depth regions.
@@ -115,14 +111,11 @@ class PiecewiseLinear(Wrapper):
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> TreeState:
         dtype = dtype_of(dtype)
         N = 2 ** (self.depth + 1)
-
-        def start(key: Key) -> State:
-            return self.learner.init(num_features + 1, dtype, key=key)
-
+        start = partial(self.learner.init, num_features + 1, dtype)
         keys = self._keys(key, jnp.arange(N, dtype=jnp.int32))
         search = splits.start(num_features, self.cuts, dtype)
         return TreeState(
-            learners=jax.vmap(start, axis_size=N)(keys),
+            learners=jax.vmap(lambda key: start(key=key), axis_size=N)(keys),
             mass=jnp.zeros(N, dtype),
             error=jnp.zeros(N, dtype),
             choice=jnp.full(N // 2, -1, jnp.int32),
@@ -215,10 +208,8 @@ class PiecewiseLinear(Wrapper):
             search = splits.add(search, x, row(e, level), mass, self.grace)
             return search, splits.best(search)
 
-        def pass_by(search: splits.Search) -> tuple[splits.Search, splits.Cut]:
-            return search, splits.no_cut(x)
-
-        search, cut = jax.lax.cond(may_split, look, pass_by, row(state.search, node))
+        evidence, no_cut = row(state.search, node), splits.no_cut(x)
+        search, cut = jax.lax.cond(may_split, look, lambda search: (search, no_cut), evidence)
         is_node = jnp.arange(state.choice.shape[0], dtype=jnp.int32) == node
         splits_here = (cut.evidence > enough) & is_node
         return state._replace(

@@ -139,9 +139,8 @@ def _standardisation(search: Search, G: Array, c: Array) -> tuple[Array, Array]:
     The new learners see s (x − centre)/deviation with s² = max(0.03², 1 − c/G), which is 1 for an
     input whose slope changed and small for the others: Stein's positive-part shrinkage, with the
     noise of the largest of e^c gains. A linear learner of ridge v learns the change of a slope as
-    if v/s² earlier samples had shown no change, whatever the units of x. At s = 0.03 and the
-    default ridge of 0.01 these are 11 samples: an input that did not seem to matter costs next to
-    nothing, and if it does matter it is learned within some dozens of samples.
+    if v/s² earlier samples had shown no change, whatever the units of x: at most 11 samples with
+    the default ridge of 0.01, so that an input that does matter is learned within some dozens.
     """
     s = jnp.sqrt(jnp.maximum(1 - c / jnp.maximum(G, c), SMALLEST_SCALE**2))
     # A constant input is left as it is: it acts as a level, which every region has anyway.
