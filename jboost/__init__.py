@@ -17,16 +17,8 @@ from jboost.combiners.mean import NSGD, Uniform
 from jboost.combiners.refined import Refined, ScaleAlike
 from jboost.core import Learner, Transform, model, static
 from jboost.core import metrics as metrics
-from jboost.core.errors import ase
-from jboost.learners import (
-    NLMS,
-    SGD,
-    ForwardNewton,
-    GaussNewton,
-    Gradient,
-    Newton,
-    PiecewiseLinear,
-)
+from jboost.core.numerics import ase
+from jboost.learners import NLMS, SGD, ForwardNewton, GaussNewton, Gradient, Newton, PiecewiseLinear
 from jboost.learners import networks as networks
 from jboost.paper import streams
 from jboost.running.run import mse, run
@@ -39,7 +31,7 @@ from jboost.transforms import (
     Scale,
     ScaleTarget,
     Select,
-)
+)  # fmt: skip
 from jboost.transforms.pipelines import pipeline
 from jboost.wrappers import intervals as intervals
 from jboost.wrappers.change import OnChange
@@ -97,64 +89,12 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "BOA",
-    "EWA",
-    "NLMS",
-    "NSGD",
-    "SGD",
-    "Bias",
-    "Budget",
-    "DataReuse",
-    "Delayed",
-    "ForwardNewton",
-    "GaussNewton",
-    "Gradient",
-    "Huber",
-    "Impute",
-    "Intervals",
-    "Lags",
-    "Learner",
-    "MLPoly",
-    "Newton",
-    "OnChange",
-    "Pending",
-    "PiecewiseLinear",
-    "PoissonReuse",
-    "Polynomial",
-    "RandomFourier",
-    "RandomUpdate",
-    "Refined",
-    "Scale",
-    "ScaleAlike",
-    "ScaleTarget",
-    "Scored",
-    "Select",
-    "SelfTuning",
-    "Transform",
-    "Uniform",
-    "WeightColumn",
-    "Weighted",
-    "ase",
-    "auto",
-    "bnm_dr",
-    "bnm_ru",
-    "bnm_wu",
-    "boost",
-    "bsgd_dr",
-    "bsgd_ru",
-    "bsgd_wu",
-    "datasets",
-    "hypergradient",
-    "load",
-    "model",
-    "mse",
-    "pipeline",
-    "run",
-    "save",
-    "static",
-    "streams",
-    "sweep",
-    "targets",
-    "theory",
-    "tune",
-]
+    "BOA", "EWA", "NLMS", "NSGD", "SGD", "Bias", "Budget", "DataReuse", "Delayed", "ForwardNewton",
+    "GaussNewton", "Gradient", "Huber", "Impute", "Intervals", "Lags", "Learner", "MLPoly",
+    "Newton", "OnChange", "Pending", "PiecewiseLinear", "PoissonReuse", "Polynomial",
+    "RandomFourier", "RandomUpdate", "Refined", "Scale", "ScaleAlike", "ScaleTarget", "Scored",
+    "Select", "SelfTuning", "Transform", "Uniform", "WeightColumn", "Weighted", "ase", "auto",
+    "bnm_dr", "bnm_ru", "bnm_wu", "boost", "bsgd_dr", "bsgd_ru", "bsgd_wu", "datasets",
+    "hypergradient", "load", "model", "mse", "pipeline", "run", "save", "static", "streams",
+    "sweep", "targets", "theory", "tune",
+]  # fmt: skip

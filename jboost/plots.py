@@ -1,7 +1,4 @@
-"""Pictures with matplotlib, without pyplot: no window opens and no global state changes.
-
-A function that draws returns the axes; ``save(ax.figure, "name.png")`` writes the picture.
-"""
+"""Pictures with matplotlib, without pyplot: no window opens and no global state changes."""
 
 from __future__ import annotations
 
@@ -46,26 +43,16 @@ def rows(count: int, *, width: float = 4.6, height: float = 3.1) -> tuple[Figure
     return new, [tuple(strip.subplots(1, 2)) for strip in strips]
 
 
-def axes_or_new(ax: Axes | None) -> Axes:
-    """Return the axes that a caller passed, or the only axes of a new figure."""
-    return grid(1, 1)[1][0, 0] if ax is None else ax
-
-
 def ase_curves(
-    curves: Mapping[str, ArrayLike],
-    *,
-    ax: Axes | None = None,
-    title: str | None = None,
-    legend: str | None = None,
-    settled: float = 0.25,
-) -> Axes:
+    curves: Mapping[str, ArrayLike], *, ax: Axes | None = None,
+    title: str | None = None, legend: str | None = None, settled: float = 0.25,
+) -> Axes:  # fmt: skip
     """Draw accumulated squared errors over time, a line per name, on a logarithmic axis.
 
     Args:
       curves: (T,) errors by name, as :func:`jboost.ase` returns them; the reference first.
       ax: the axes to draw on; None: those of a new figure.
-      title: the title of the axes.
-      legend: the title of the legend.
+      title, legend: the titles of the axes and of the legend.
       settled: the share of the stream, in [0, 1), that does not set the vertical range. A few large
         early errors dominate the mean there and would flatten what follows.
 
@@ -76,33 +63,32 @@ def ase_curves(
     if not curves:
         raise ValueError("curves must hold at least one curve by its name; got none")
     settled = checks.number("settled", settled, at_least=0, below=1)
-    ax = axes_or_new(ax)
+    axes: Axes = grid(1, 1)[1][0, 0] if ax is None else ax
     late = []
     for k, (name, values) in enumerate(curves.items()):
         values = np.asarray(values, np.float64)
-        if values.ndim != 1 or not values.size:
+        T = values.size
+        if values.shape != (T,) or T == 0:
             raise ValueError(f"curves[{name!r}] must have shape (T,), T >= 1; got {values.shape}")
-        T = len(values)
         t = np.unique(np.linspace(1, T, min(POINTS, T)).round().astype(int))
-        ax.plot(t, values[t - 1], label=name, **STYLES[k % len(STYLES)])
+        axes.plot(t, values[t - 1], label=name, **STYLES[k % len(STYLES)])
         late.append(values[int(settled * T) :])
-    ax.set(xlabel="samples seen, t", ylabel="accumulated squared error / t")
-    ax.margins(x=0.01)
+    axes.set(xlabel="samples seen, t", ylabel="accumulated squared error / t")
+    axes.margins(x=0.01)
     if title is not None:
-        ax.set_title(title, fontsize="medium")
-    _fit(ax, np.concatenate(late))
-    ax.grid(color="0.9", linewidth=0.6)
-    ax.spines[["top", "right"]].set_visible(False)
+        axes.set_title(title, fontsize="medium")
+    _fit(axes, np.concatenate(late))
+    axes.grid(color="0.9", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
     small: dict[str, Any] = {"fontsize": "small", "title_fontsize": "small", "handlelength": 4}
-    ax.legend(title=legend, loc="upper right", frameon=False, alignment="left", **small)
-    return ax
+    axes.legend(title=legend, loc="upper right", frameon=False, alignment="left", **small)
+    return axes
 
 
 def save(figure: Any, path: str | os.PathLike[str], *, dpi: int = 120) -> None:
     """Write a figure. A PNG gets a palette: it looks the same at a third of the size."""
     if Path(path).suffix.lower() != ".png":
-        figure.savefig(path, dpi=dpi)
-        return
+        return figure.savefig(path, dpi=dpi)
     image = extras.need("PIL.Image", "plot")
     full = io.BytesIO()
     figure.savefig(full, format="png", dpi=dpi)

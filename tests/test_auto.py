@@ -155,7 +155,7 @@ def test_a_run_can_be_cut_and_kept(tmp_path, clean):
 @pytest.mark.slow
 def test_many_streams_at_once():
     pairs = [curved(seed, 40) for seed in (6, 7)]
-    xs, ds = (np.stack(part) for part in zip(*pairs, strict=True))
+    xs, ds = (np.stack(arrays) for arrays in zip(*pairs, strict=True))
     both = jax.vmap(lambda x, d: jb.run(auto(SIZE), x, d)[1].prediction)(xs, ds)
     alone = run(xs[1], ds[1])[1]
     np.testing.assert_allclose(both[1], alone, rtol=1e-2, atol=1e-2)
@@ -185,7 +185,7 @@ def test_seeded_takes_the_key_it_is_given_first():
     model = jb.boost(jb.SGD(0.1), 3, target_mse=0.1, mode=jb.RandomUpdate())
     xs, ds = curved(9, 50)
     for key in (jax.random.key(0), jax.random.key(1)):
-        given = jb.run(Seeded(model), xs, ds, key=key)[1].prediction
-        np.testing.assert_array_equal(given, jb.run(model, xs, ds, key=key)[1].prediction)
+        prediction = jb.run(Seeded(model), xs, ds, key=key)[1].prediction
+        np.testing.assert_array_equal(prediction, jb.run(model, xs, ds, key=key)[1].prediction)
     unseen = jb.run(Seeded(model, seed=1), xs, ds)[1].prediction
-    np.testing.assert_array_equal(unseen, given)
+    np.testing.assert_array_equal(unseen, prediction)

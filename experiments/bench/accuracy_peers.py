@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jboost.reports.peers import river_predictions
 from numpy.typing import NDArray
 
 from experiments.shared import data
 from experiments.shared.experiment import command_line, parsed, read_json, write_json
+from experiments.shared.peers import river_predictions
 from jboost.paper import datasets
 
 FILE = Path(__file__).parent / "results" / "peers.json"

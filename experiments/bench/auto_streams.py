@@ -19,13 +19,13 @@ from typing import Any
 
 import jax
 import numpy as np
-from jboost.reports.peers import river_predictions
 from numpy.typing import NDArray
 
 import jboost as jb
 from experiments.bench import accuracy_peers as peers
 from experiments.shared import markdown
 from experiments.shared.experiment import Experiment
+from experiments.shared.peers import river_predictions
 from jboost import catalogue
 from jboost.automatic import auto
 from jboost.paper import datasets

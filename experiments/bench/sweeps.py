@@ -30,7 +30,7 @@ from experiments.bench.speed_cases import (
     stream,
 )
 from experiments.shared.experiment import Experiment, Progress, fresh_python
-from jboost.sweeps import devices, program
+from jboost.sweeps import devices, jobs
 from jboost.sweeps.sweep import sweep
 
 R = 3
@@ -56,11 +56,11 @@ def equal(T: int, settings: int, keys: int) -> dict[str, Any]:
     steps = np.geomspace(STEP / R / 10, STEP / R, settings)
     drawn = jax.random.split(jax.random.key(0), keys)
     make = partial(jb.bsgd_ru, M, target_mse=TARGET)
-    before = len(program._compiled)
+    before = len(jobs._compiled)
     start = time.perf_counter()
     table = sweep(make, {"step_size": steps}, xs, ds, drawn, metric=predictions)
     first = time.perf_counter() - start
-    compiled = len(program._compiled) - before
+    compiled = len(jobs._compiled) - before
     apart, same, start = 0.0, 0, time.perf_counter()
     for row, (step, key) in enumerate(zip(table["step_size"], table["key"], strict=True)):
         alone = jb.run(make(step_size=float(step)), xs, ds, drawn[key])[1].prediction

@@ -9,12 +9,10 @@ and the learning before it cost one call, and one program does everything:
 The numbers are the same, to the last bit, whether samples come one by one or in batches.
 """
 
-from __future__ import annotations
-
 import functools
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -47,21 +45,7 @@ FIRST_SAMPLES = 1024
 FIRST_LEVEL, LATER_LEVEL = 0, 1
 
 MOST_PROGRAMS = 256  # programs that are remembered
-
-
-class FeedSpec(NamedTuple):
-    """Everything that a program depends on besides numbers.
-
-    packing: how the model and its state are packed into words.
-    num_features: the width of x.
-    generator: the name of the key's random generator; None if learning draws nothing.
-    kernel: whether the program is compiled as one kernel.
-    """
-
-    packing: Packing
-    num_features: int
-    generator: str | None
-    kernel: bool
+Program = Callable[..., Any]
 
 
 class Feed:
@@ -91,14 +75,14 @@ class Feed:
         packing, dtype = Packing.of(both), jnp.dtype(float_dtype(both[1]))
         xs, ds = jnp.zeros((2, num_features), dtype), jnp.zeros(2, dtype)
         plan = plan_for(model, both[1], xs, ds, key)
-        self._levels = (FIRST_LEVEL, LATER_LEVEL) if plan.long else (plan.level, plan.level)
         self._key_words, generator = key_words(key)
-        if generator and not model.needs_key and not _draws(packing, generator, xs.shape, dtype):
+        if generator and not (model.needs_key or _draws(packing, generator, num_features, dtype)):
             # Only ``init`` took the key: the program is the one for models without a key.
             self._key_words = generator = None
-        spec = FeedSpec(packing, num_features, generator, plan.kernel)
-        self._program = functools.cache(functools.partial(_program, spec))  # to hash spec is slow
-        self._spec, self._words = spec, _packed(packing, both)
+        # None is XLA's own level: the plan's is for the plan's layout, which is not taken here.
+        levels = (FIRST_LEVEL, LATER_LEVEL) if plan.long else (None, None)
+        self._programs = [_program(packing, generator, plan.kernel, level) for level in levels]
+        self._packing, self._words = packing, _packed(packing, both)
         self._queue, self._waiting = np.zeros((QUEUE + 1, num_features + 2), dtype), 0
 
     def __getstate__(self) -> tuple[Any, ...]:
@@ -111,7 +95,7 @@ class Feed:
     def state(self) -> State:
         """The state of the model after all samples so far."""
         self._learn_queue()
-        return self._spec.packing.unpack(self._words)[1]
+        return self._packing.unpack(self._words)[1]
 
     def learn(self, x: ArrayLike, d: float, weight: float = 1.0) -> None:
         """Learn one sample. A sample whose d is NaN or whose weight is zero changes nothing."""
@@ -121,9 +105,9 @@ class Feed:
         if self._waiting == QUEUE - 1:  # a prediction needs one more row
             self._learn_queue()
 
-    def learn_many(self, xs: ArrayLike, ds: ArrayLike, weights: ArrayLike | None = None) -> None:
+    def learn_many(self, xs: ArrayLike, ds: ArrayLike, weights: ArrayLike = 1.0) -> None:
         """Learn samples, xs (n, r) and ds (n,), in their order."""
-        weights = np.ones(np.shape(ds)) if weights is None else np.asarray(weights)
+        weights = np.broadcast_to(np.asarray(weights, np.float64), np.shape(ds))
         if not (weights >= 0).all():
             raise ValueError(f"weights must be numbers >= 0; got {weights!r:.200}")
         self._run_many(xs, ds, weights)
@@ -131,7 +115,7 @@ class Feed:
     def predict(self, x: ArrayLike) -> np.ndarray:
         """Return the estimate for one x, (1,); from ``Intervals`` estimate, low and high, (3,)."""
         self._append(x, np.nan, 0.0)
-        return self._run_queue()[-1]
+        return self._learn_queue()[-1]
 
     def predict_many(self, xs: ArrayLike) -> np.ndarray:
         """Return the rows of ``predict`` for many x, (n, r)."""
@@ -160,16 +144,15 @@ class Feed:
             row[-2], row[-1] = d, weight
         self._waiting += 1
 
-    def _learn_queue(self) -> None:
-        if self._waiting:
-            self._run_queue()
-
-    def _run_queue(self) -> np.ndarray:
-        count, self._waiting = self._waiting, 0
-        return self._run(self._queue, count)
+    def _learn_queue(self) -> np.ndarray:
+        """Learn the waiting samples; return the estimates of all rows of the queue."""
+        waiting = self._waiting
+        estimates = self._run(self._queue, waiting) if waiting else self._queue[:0]
+        self._waiting = 0
+        return estimates
 
     def _run_many(self, *columns: ArrayLike) -> np.ndarray:
-        """Predict and learn rows of any number; return the estimates."""
+        """Predict and learn any number of rows; return the estimates."""
         self._learn_queue()
         rows = np.column_stack([np.asarray(column) for column in columns])
         length = QUEUE if len(rows) <= FEW else BLOCK
@@ -184,18 +167,17 @@ class Feed:
 
     def _run(self, block: np.ndarray, count: int) -> np.ndarray:
         """Predict and learn the first rows of a block; return the estimates."""
-        first_level, later_level = self._levels
-        if first_level == later_level or self._learned > FIRST_SAMPLES:
-            return self._call(block, 0, count, later_level)
+        first, later = self._programs
+        if first is later or self._learned > FIRST_SAMPLES:
+            return self._call(later, 0, count, block)
         learned = np.cumsum(np.isfinite(block[:count, -2]) & (block[:count, -1] > 0))
         border = int(np.searchsorted(learned, FIRST_SAMPLES - self._learned, "right"))
         self._learned += int(learned[-1])
-        spans = ((0, border, first_level), (border, count, later_level))
-        return np.concatenate([self._call(block, *span) for span in spans if span[0] < span[1]])
+        spans = ((first, 0, border), (later, border, count))
+        return np.concatenate([self._call(*span, block) for span in spans if span[1] < span[2]])
 
-    def _call(self, block: np.ndarray, start: int, stop: int, level: int | None) -> np.ndarray:
+    def _call(self, program: Program, start: int, stop: int, block: np.ndarray) -> np.ndarray:
         block[-1, :2] = start, stop  # in the last row: another operand would cost a call 3 µs
-        program = self._program(len(block) - 1, level)
         (self._words, estimates), _ = program(self._words, self._key_words, block)
         return np.asarray(estimates)[start:stop]
 
@@ -204,12 +186,12 @@ _packed = quickly(Packing.pack, static_argnums=0)
 
 
 @functools.lru_cache(MOST_PROGRAMS)
-def _draws(packing: Packing, generator: str, shape: tuple[int, ...], dtype: np.dtype) -> bool:
-    """Return whether a model that needs no key learns otherwise with another key."""
+def _draws(packing: Packing, generator: str, num_features: int, dtype: np.dtype) -> bool:
+    """Return whether a model that needs no key uses one to learn."""
 
     def learn(packed: Array, words: Array) -> State:
         model, state = packing.unpack(packed)
-        x, d = jnp.zeros(shape[1:], dtype), jnp.zeros((), dtype)
+        x, d = jnp.zeros(num_features, dtype), jnp.zeros((), dtype)
         return model.update(state, x, d, key=key_of(words, generator))
 
     words = jax.random.key_data(jax.random.key(0, impl=generator))
@@ -219,33 +201,36 @@ def _draws(packing: Packing, generator: str, shape: tuple[int, ...], dtype: np.d
 
 
 @functools.lru_cache(MOST_PROGRAMS)
-def _program(spec: FeedSpec, length: int, level: int | None) -> Callable[..., Any]:
-    """Return the program for blocks of that many rows; it is compiled at its first call.
+def _program(packing: Packing, generator: str | None, kernel: bool, level: int | None) -> Program:
+    """Return the program that runs a block of rows; JAX compiles it for each length of a block.
 
-    The last row of a block says which of its rows are to be learned: from where, and up to where.
+    Args:
+      packing: how the model and its state are packed into words.
+      generator: the name of the key's random generator; None if learning draws nothing.
+      kernel: whether the program is compiled as one kernel.
+      level: the compiler's optimisation level, None for XLA's own.
     """
-    r = spec.num_features
 
     def run(packed: Array, words: Array | None, block: Array) -> tuple[Array, Array]:
-        model, state = spec.packing.unpack(packed)
-        key = key_of(words, spec.generator)
-        start, stop = block[length, :2].astype(jnp.int32)
+        (model, state), key = packing.unpack(packed), key_of(words, generator)
+        start, stop = block[-1, :2].astype(jnp.int32)
 
         def one_row(i: Array, carried: tuple[State, Array]) -> tuple[State, Array]:
             state, estimates = carried
             row = jax.lax.dynamic_index_in_dim(block, i, keepdims=False)
-            x, d, weight = row[:r], row[r], row[r + 1]
+            x, d, weight = row[:-2], row[-2], row[-1]
             has_answer = usable(d) & (weight > 0)
             after, trace = step(model, state, x, d, key, weight=weight, has_answer=has_answer)
             bounds = model.interval(state, x) if isinstance(model, Intervals) else ()
             estimate = jnp.stack([trace.prediction, *bounds])
             return after, jax.lax.dynamic_update_index_in_dim(estimates, estimate, i, 0)
 
-        estimates = jnp.zeros((length, 3 if isinstance(model, Intervals) else 1), block.dtype)
+        columns = 3 if isinstance(model, Intervals) else 1
+        estimates = jnp.zeros((len(block) - 1, columns), block.dtype)
         state, estimates = jax.lax.fori_loop(start, stop, one_row, (state, estimates))
-        return spec.packing.pack((model, state)), estimates
+        return packing.pack((model, state)), estimates
 
     def whole(*operands: Any) -> tuple[tuple[Array, Array], Array | None]:
-        return one_kernel(run, *operands) if spec.kernel else (run(*operands), None)
+        return one_kernel(run, *operands) if kernel else (run(*operands), None)
 
-    return outermost(whole, kernel=spec.kernel, level=level)
+    return outermost(whole, kernel=kernel, level=level)

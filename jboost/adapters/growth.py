@@ -1,6 +1,6 @@
 """Carries what a model has learned over to wider inputs."""
 
-from __future__ import annotations
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +33,7 @@ def carry_over(
     wider_probe = np.append(np.zeros(widths[1] - widths[0], dtype), probe)
     filled = _fill(new, old)
     before, after = _estimates(model, old, probe, key), _estimates(model, filled, wider_probe, key)
-    same = np.isclose(before, after, rtol=1e-3, atol=1e-3)
+    same = np.isclose(before, after, rtol=1e-3, atol=1e-3)  # float32 adds up in another order
     if not same.any():
         return None
 
@@ -58,21 +58,17 @@ def _estimates(model: Learner, state: State, x: Array, key: Key) -> Array:
 
 
 def _fill(new: State, old: State) -> State:
-    """Return ``new`` with the numbers of ``old`` wherever the structures of both agree."""
-    if jax.tree.structure(new) == jax.tree.structure(old):
-        return jax.tree.map(_fill_array, new, old)
-    if isinstance(new, tuple) and type(new) is type(old) and len(new) == len(old):
-        children = map(_fill, new, old)
-        return type(new)(*children) if hasattr(new, "_fields") else tuple(children)
-    return new
+    """Return ``new`` with each array of ``old`` at the end of its namesake, if it fits there."""
+    old_arrays = dict(jax.tree_util.tree_leaves_with_path(old))
 
+    def fill(path: tuple[Any, ...], array: Array) -> Array:
+        old_array = old_arrays.get(path, array)
+        pairs = [*zip(array.shape, old_array.shape, strict=False)]
+        if array.ndim != old_array.ndim or any(n < o for n, o in pairs):
+            return array
+        return array.at[tuple(slice(n - o, n) for n, o in pairs)].set(old_array)
 
-def _fill_array(new: Array, old: Array) -> Array:
-    """Return ``new`` with ``old`` at the end of every axis; ``new`` as it is if that is smaller."""
-    if new.ndim != old.ndim or any(n < o for n, o in zip(new.shape, old.shape, strict=True)):
-        return new
-    ends = tuple(slice(n - o, n) for n, o in zip(new.shape, old.shape, strict=True))
-    return new.at[ends].set(old)
+    return jax.tree_util.tree_map_with_path(fill, new)
 
 
 def _first_state(state: State, new: State) -> State:

@@ -1,5 +1,7 @@
 """Presents a model as a river regressor, for single samples and mini-batches."""
 
+from __future__ import annotations
+
 import math
 import secrets
 from collections.abc import Hashable, Iterable, Mapping
@@ -49,15 +51,12 @@ class OnlineRegressor(base.MiniBatchRegressor):
     Examples
     --------
     >>> from jboost.adapters.river import OnlineRegressor
-    >>> regressor = OnlineRegressor("newton")
-    >>> for i in range(100):
-    ...     regressor.learn_one({"a": i % 7, "b": i % 3}, 2 * (i % 7) + 10)
-    >>> bool(abs(regressor.predict_one({"a": 5, "b": 1}) - 20) < 0.5)
-    True
     >>> regressor = OnlineRegressor("newton", intervals=0.9)
     >>> for i in range(300):
-    ...     regressor.learn_one({"a": i % 7}, 2 * (i % 7) + 3 * math.sin(i * i))
-    >>> interval = regressor.predict_one({"a": 5}, with_interval=True)
+    ...     regressor.learn_one({"a": i % 7, "b": i % 3}, 2 * (i % 7) + 3 * math.sin(i * i))
+    >>> bool(abs(regressor.predict_one({"a": 5, "b": 1}) - 10) < 1)
+    True
+    >>> interval = regressor.predict_one({"a": 5, "b": 1}, with_interval=True)
     >>> 10 in interval, 3 < interval.width < 9
     (True, True)
     """
@@ -96,10 +95,10 @@ class OnlineRegressor(base.MiniBatchRegressor):
 
     def learn_many(self, X: IntoDataFrame, y: ArrayLike, w: ArrayLike = 1.0) -> None:
         names, values = _names_and_values(X)
-        self._add_features(names)
+        if names:
+            self._add_features(names)
         if self._feed is not None and len(values):
-            weights = np.broadcast_to(np.asarray(w, np.float64), len(values))
-            self._feed.learn_many(self._rows(names, values), np.asarray(y, np.float64), weights)
+            self._feed.learn_many(self._rows(names, values), np.asarray(y, np.float64), w)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
         names, values = _names_and_values(X)
@@ -129,8 +128,6 @@ class OnlineRegressor(base.MiniBatchRegressor):
         """Give every feature a column. The order does not depend on the order in a dict."""
         new = sorted((name for name in names if name not in self._columns), key=repr)
         self._columns |= {name: ~(len(self._columns) + i) for i, name in enumerate(new)}
-        if not self._columns:
-            return
         if self._feed is None:
             model = catalogue.resolve(self.model, intervals=self.intervals)
             seed = secrets.randbits(32) if model.needs_key and self.seed is None else self.seed

@@ -26,7 +26,7 @@ from jboost.learners.newton import ForwardNewton
 
 # The default combiner. The copies of a learner hardly differ until the stream changes; in the
 # directions of their differences z is not known well, and would throw the estimate far off. The
-# forward form shrinks the estimate just there (experiments/README.md compares it with the plain).
+# forward form shrinks the estimate just there (experiments/paper/README.md compares the two).
 RLS_COMBINER = ForwardNewton(forgetting=0.999, ridge=1.0, max_variance=100.0, shrink=True)
 
 Row = Array | None  # the row of one learner, or None where a number holds for all learners

@@ -1,15 +1,13 @@
 """The file format of a checkpoint: a JSON header and named arrays, in a strict form of ``.npz``.
 
-The file is an uncompressed zip. Its first member is ``jboost.json``, the others are ``.npy`` files,
-so that ``numpy.load`` and any unzip can read it. Its last 64 bytes, the end of the zip's comment,
-are the SHA-256 of all bytes before them. A header and arrays determine every byte of the file, and
-:func:`read` accepts no other bytes: it takes the sizes from the header, compares them with the size
-of the file, and then compares digests. It interprets no zip directory, array header or pickle, and
-takes memory only in proportion to the bytes that are there.
+The file is an uncompressed zip of ``jboost.json`` and ``.npy`` files, so that ``numpy.load`` and
+any unzip can read it. Its last 64 bytes, the end of the zip's comment, are the SHA-256 of all bytes
+before them. Header and arrays determine every byte of the file, and :func:`read` accepts no other
+bytes: it compares the sizes that the header claims with the size of the file, and then digests. It
+interprets no zip directory, array header or pickle, and takes memory only for bytes that are there.
 """
 
 import hashlib
-import importlib.metadata
 import io
 import json
 import math
@@ -18,7 +16,8 @@ import stat
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, BinaryIO, NamedTuple, NoReturn
+from importlib.metadata import version
+from typing import Any, BinaryIO
 
 import jax.numpy as jnp
 import numpy as np
@@ -27,6 +26,7 @@ from jboost.checkpoints.atomic import PathLike
 
 Header = dict[str, Any]
 Arrays = dict[str, np.ndarray]
+Entry = tuple[str, str, tuple[int, ...]]  # in the header's list of arrays: name, dtype and shape
 
 FORMAT = 1  # raised when files change in a way that older releases would misread
 LARGEST_FILE = 2**32 - 1  # where zip's 32-bit offsets end
@@ -38,42 +38,28 @@ _WHOLE = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64"
 _REAL = "float16 bfloat16 float32 float64 complex64 complex128"
 DTYPES = {name: np.dtype(jnp.dtype(name)) for name in f"{_WHOLE} {_REAL}".split()}
 
-_FIRST = b"jboost.json"
-_MARK = b"sha256:"
-_HEX = 64
+_FIRST, _MARK, _HEX = b"jboost.json", b"sha256:", 64
 _LOCAL = struct.Struct("<4s5H3I2H")
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
 _END = struct.Struct("<4s4H2IH")
 _PLAIN = (20, 0, 0, 0, 33)  # zip 2.0, no flags, not compressed, midnight of 1 January 1980
 
 _ADVICE = "Load an earlier copy, or start the run anew"
+_OTHER_FILE = "Give the path of a file that save wrote"
 
 
 class CheckpointError(ValueError):
     """A file cannot be loaded as a checkpoint; the message says why, and what to do."""
 
 
-class ArrayEntry(NamedTuple):
-    """An array in the header's list of arrays: its name, dtype and shape."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-
-    @property
-    def size(self) -> int:
-        """How many bytes the numbers take: exact, however large the shape claims to be."""
-        return DTYPES[self.dtype].itemsize * math.prod(self.shape)
-
-
 def write(file: BinaryIO, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Write a header that JSON can hold and arrays whose dtypes are among ``DTYPES``."""
-    table = [ArrayEntry(name, array.dtype.name, array.shape) for name, array in arrays.items()]
-    full = {"format": FORMAT, "library": _version(), **header, "arrays": table}
+    table = [(name, array.dtype.name, array.shape) for name, array in arrays.items()]
+    full = {"format": FORMAT, "library": version("jboost"), **header, "arrays": table}
     raw = json.dumps(full, allow_nan=False, separators=(",", ":")).encode("ascii")
     if len(raw) > LARGEST_HEADER:
         raise ValueError(f"the description takes {len(raw)} bytes; at most {LARGEST_HEADER} fit")
-    total = _layout(len(raw), table)[1]
+    total = _file_size(len(raw), table)
     if total > LARGEST_FILE or len(table) > LARGEST_COUNT:
         raise ValueError(f"{len(table)} arrays and {total} bytes are too much for one file of 4 GB")
     digest = hashlib.sha256()
@@ -88,7 +74,7 @@ def read(path: PathLike) -> tuple[Header, Arrays]:
     with _open(path) as file:
         raw, header = _read_header(file)
         table = _table(header)
-        offsets, total = _layout(len(raw), table)
+        total = _file_size(len(raw), table)
         size = os.fstat(file.fileno()).st_size
         if size < total:
             raise CheckpointError(f"is truncated: {size} of {total} bytes are there. {_ADVICE}")
@@ -97,13 +83,12 @@ def read(path: PathLike) -> tuple[Header, Arrays]:
         if size > LARGEST_FILE:
             raise CheckpointError("is no jboost checkpoint: it is larger than any can be")
         file.seek(0)
-        digest = _digest(_first_bytes(file, total - _HEX))
+        starts = range(0, total - _HEX, 2**20)  # a megabyte at a time
+        digest = _digest(file.read(min(2**20, total - _HEX - start)) for start in starts)
         if file.read(_HEX) != digest:
             raise CheckpointError(f"is damaged: its checksum does not match. {_ADVICE}")
-        arrays = {}
-        for entry, offset in zip(table, offsets, strict=True):
-            file.seek(offset)
-            arrays[entry.name] = _read_array(file, entry)
+        file.seek(_LOCAL.size + len(_FIRST) + len(raw))
+        arrays = {name: _read_array(file, name, dtype, shape) for name, dtype, shape in table}
     # The bytes that are neither header nor numbers were not read: they must be those of `write`.
     if _digest(_contents(raw, arrays)) != digest:
         raise CheckpointError("is no jboost checkpoint, though it looks like one: do not trust it")
@@ -115,10 +100,10 @@ def _open(path: PathLike) -> io.BufferedReader:
     try:
         file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | no_wait))  # noqa: SIM115
     except IsADirectoryError:
-        raise CheckpointError("is a folder. Give the path of a file that save wrote") from None
+        raise CheckpointError(f"is a folder. {_OTHER_FILE}") from None
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise CheckpointError("is not a regular file. Give the path of a file that save wrote")
+        raise CheckpointError(f"is not a regular file. {_OTHER_FILE}")
     return file
 
 
@@ -128,10 +113,8 @@ def _read_header(file: BinaryIO) -> tuple[bytes, Header]:
         raise CheckpointError(f"is empty. {_ADVICE}")
     if start[:4] != b"PK\3\4" or start[_LOCAL.size :] != _FIRST:
         kind = "a zip or npz file of something else" if start[:2] == b"PK" else "something else"
-        raise CheckpointError(
-            f"is no jboost checkpoint but {kind}, or has lost its beginning. "
-            "Give the path of a file that save wrote"
-        )
+        kind += f", or has lost its beginning. {_OTHER_FILE}"
+        raise CheckpointError(f"is no jboost checkpoint but {kind}")
     length = _LOCAL.unpack_from(start)[8]
     if length > LARGEST_HEADER:
         raise CheckpointError(f"is damaged: its header claims {length} bytes. {_ADVICE}")
@@ -139,81 +122,63 @@ def _read_header(file: BinaryIO) -> tuple[bytes, Header]:
     if len(raw) < length:
         raise CheckpointError(f"is truncated within its header. {_ADVICE}")
     try:
-        header = json.loads(raw.decode("ascii"), parse_constant=_refuse_constant)
-        version = header["format"]
-        if type(version) is not int or version < 1:
+        # NaN and Infinity, which are no JSON, raise a KeyError.
+        header = json.loads(raw.decode("ascii"), parse_constant={}.__getitem__)
+        number = header["format"]
+        if type(number) is not int or number < 1:
             raise ValueError
     except (ValueError, TypeError, KeyError, RecursionError):
         raise CheckpointError(f"is damaged: its header cannot be read. {_ADVICE}") from None
-    if version > FORMAT:  # before the checksum, which another format may keep elsewhere
+    if number > FORMAT:  # before the checksum, which another format may keep elsewhere
         raise CheckpointError(
-            f"has format {version}, by jboost {header.get('library')!s:.20}, newer than this "
-            f"jboost {_version()} can read, which is format {FORMAT}. Upgrade jboost to load it"
+            f"has format {number}, by jboost {header.get('library')!s:.20}, newer than the format "
+            f"{FORMAT} that this jboost {version('jboost')} can read. Upgrade jboost to load it"
         )
     return raw, header
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    """Refuse NaN and Infinity, which are no JSON."""
-    raise ValueError(name)
-
-
-def _version() -> str:
-    return importlib.metadata.version("jboost")
-
-
-def _table(header: Header) -> list[ArrayEntry]:
+def _table(header: Header) -> list[Entry]:
     """The header's list of arrays, checked: sizes are possible, and no name occurs twice."""
     try:
         if len(header["arrays"]) > LARGEST_COUNT:
             raise ValueError
-        table = [ArrayEntry(name, dtype, tuple(shape)) for name, dtype, shape in header["arrays"]]
+        table = [(name, dtype, tuple(shape)) for name, dtype, shape in header["arrays"]]
         for name, dtype, shape in table:
             name.encode("ascii")
             whole = all(type(n) is int and n >= 0 for n in shape) and len(shape) <= LARGEST_RANK
             if not whole or DTYPES[dtype].itemsize * math.prod(n or 1 for n in shape) >= 2**63:
                 raise ValueError
-        if len({entry.name for entry in table}) < len(table):
+        if len({name for name, _, _ in table}) < len(table):
             raise ValueError
     except (ValueError, TypeError, KeyError, AttributeError):
         raise CheckpointError(f"is damaged: its list of arrays is wrong. {_ADVICE}") from None
     return table
 
 
-def _layout(header_size: int, table: list[ArrayEntry]) -> tuple[list[int], int]:
-    """Where the numbers of each array begin, and the size of the whole file."""
-    position = _LOCAL.size + len(_FIRST) + header_size
-    directory = _CENTRAL.size + len(_FIRST)
-    offsets = []
-    for entry in table:
-        name = len(entry.name) + len(".npy")
-        offsets.append(position + _LOCAL.size + name + len(_npy_head(entry)))
-        position = offsets[-1] + entry.size
-        directory += _CENTRAL.size + name
-    return offsets, position + directory + _END.size + len(_MARK) + _HEX
+def _file_size(header_size: int, table: list[Entry]) -> int:
+    size = _LOCAL.size + _CENTRAL.size + 2 * len(_FIRST) + header_size
+    for name, dtype, shape in table:
+        size += _LOCAL.size + _CENTRAL.size + 2 * len(f"{name}.npy")
+        size += len(_npy_head(dtype, shape)) + DTYPES[dtype].itemsize * math.prod(shape)
+    return size + _END.size + len(_MARK) + _HEX
 
 
 def _contents(header: bytes, arrays: Mapping[str, np.ndarray]) -> Iterator[bytes | memoryview]:
     """All bytes of the file in order, except the digest of them at the end."""
-    members: list[tuple[bytes, list[bytes | memoryview]]] = [(_FIRST, [header])]
+    members: list[tuple[bytes, bytes, bytes | memoryview]] = [(_FIRST, header, b"")]
     for name, array in arrays.items():
-        head = _npy_head(ArrayEntry(name, array.dtype.name, array.shape))
-        members.append((f"{name}.npy".encode("ascii"), [head, _numbers(array)]))
+        head = _npy_head(array.dtype.name, array.shape)
+        members.append((f"{name}.npy".encode("ascii"), head, _numbers(array)))
     directory, position = bytearray(), 0
-    for name, contents in members:
-        crc, size = 0, sum(len(data) for data in contents)
-        for data in contents:
-            crc = zlib.crc32(data, crc)
+    for name, head, numbers in members:
+        crc, size = zlib.crc32(numbers, zlib.crc32(head)), len(head) + len(numbers)
         sizes = (*_PLAIN, crc, size, size, len(name))
-        yield _LOCAL.pack(b"PK\3\4", *sizes, 0) + name
-        yield from contents
+        yield _LOCAL.pack(b"PK\3\4", *sizes, 0) + name + head
+        yield numbers
         directory += _CENTRAL.pack(b"PK\1\2", 20, *sizes, 0, 0, 0, 0, 0, position) + name
         position += _LOCAL.size + len(name) + size
-    yield bytes(directory)
-    count = len(members)
-    comment = len(_MARK) + _HEX
-    yield _END.pack(b"PK\5\6", 0, 0, count, count, len(directory), position, comment)
-    yield _MARK
+    counts = (len(members), len(members), len(directory), position, len(_MARK) + _HEX)
+    yield bytes(directory) + _END.pack(b"PK\5\6", 0, 0, *counts) + _MARK
 
 
 def _stored(dtype: np.dtype) -> np.dtype:
@@ -221,9 +186,9 @@ def _stored(dtype: np.dtype) -> np.dtype:
     return np.dtype(f"<u{dtype.itemsize}") if dtype.kind == "V" else dtype.newbyteorder("<")
 
 
-def _npy_head(entry: ArrayEntry) -> bytes:
-    descr = _stored(DTYPES[entry.dtype]).str
-    text = repr({"descr": descr, "fortran_order": False, "shape": entry.shape})
+def _npy_head(dtype: str, shape: tuple[int, ...]) -> bytes:
+    descr = _stored(DTYPES[dtype]).str
+    text = repr({"descr": descr, "fortran_order": False, "shape": shape})
     text += " " * (-(10 + len(text) + 1) % 64) + "\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode("ascii")
 
@@ -236,20 +201,15 @@ def _numbers(array: np.ndarray) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _read_array(file: io.BufferedReader, entry: ArrayEntry) -> np.ndarray:
-    dtype = DTYPES[entry.dtype]
-    array = np.empty(entry.shape, _stored(dtype))
+def _read_array(
+    file: io.BufferedReader, name: str, dtype_name: str, shape: tuple[int, ...]
+) -> np.ndarray:
+    """Read the next member of the zip, of which only the numbers are taken."""
+    file.seek(_LOCAL.size + len(f"{name}.npy") + len(_npy_head(dtype_name, shape)), os.SEEK_CUR)
+    dtype = DTYPES[dtype_name]
+    array = np.empty(shape, _stored(dtype))
     file.readinto(array.reshape(-1).view(np.uint8).data)
     return array.view(dtype) if dtype.kind == "V" else array.astype(dtype, copy=False)
-
-
-def _first_bytes(file: BinaryIO, count: int) -> Iterator[bytes]:
-    while count > 0:
-        data = file.read(min(count, 2**20))
-        if not data:
-            raise CheckpointError(f"became shorter while it was read. {_ADVICE}")
-        count -= len(data)
-        yield data
 
 
 def _digest(contents: Iterable[bytes | memoryview]) -> bytes:

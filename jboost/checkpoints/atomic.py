@@ -2,8 +2,8 @@
 
 The new contents go to a temporary file beside the target, are flushed to the disk, and then take
 the target's name in one step: there is always the old file or the new one, never a part of either.
-A writer holds a lock on its temporary file. The system drops the lock when the process ends,
-however it ends; a temporary file without a lock is a leftover, which the next writer removes.
+A writer locks its temporary file. The lock ends with the process, however that ends; a temporary
+file without a lock is a leftover, which the next writer removes.
 """
 
 import contextlib
@@ -33,26 +33,17 @@ def replacing(path: PathLike) -> Iterator[BinaryIO]:
 
     A link is followed, and the permissions of the old file are kept. If the system refuses, the
     message of the ``OSError`` says whether the old file or the new one is in place.
-
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "a")
-    ...     with replacing(path) as file:
-    ...         _ = file.write(b"one")
-    ...     path.read_bytes(), os.listdir(folder)
-    (b'one', ['a'])
     """
     target = os.path.realpath(path)
-    folder, name = os.path.split(target)
+    folder, hidden = _hidden(target)
     with _saying(UNTOUCHED, path):
         old = os.stat(target) if os.path.exists(target) else None
         if old is not None and stat.S_ISDIR(old.st_mode):
             raise IsADirectoryError(errno.EISDIR, "Is a folder, not a file")
         if old is not None and not stat.S_ISREG(old.st_mode):
             raise OSError(errno.EINVAL, "Is not a regular file")  # a device must not be replaced
-        prefix = f".jboost-{_digest(name)}-"  # a digest: the name may be as long as names can be
-        _remove_leftovers(folder, prefix)
-        temporary, file = _create(folder, prefix)
+        _remove_leftovers(folder, f"{hidden}-")
+        temporary, file = _create(os.path.join(folder, f"{hidden}-"))
     try:
         with _saying(UNTOUCHED, path):
             yield file
@@ -79,22 +70,13 @@ def replacing(path: PathLike) -> Iterator[BinaryIO]:
 def owning(path: PathLike) -> Iterator[None]:
     """Claim ``path`` for as long as the ``with`` block lasts.
 
-    A second process that claims the path is refused with a ``BlockingIOError``. The claim is a lock
-    on a hidden file beside ``path``; it ends with the process, however the process ends. On systems
-    without locks nobody is refused.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, owning(os.path.join(folder, "a")):
-    ...     with owning(os.path.join(folder, "a")):
-    ...         pass
-    Traceback (most recent call last):
-    BlockingIOError: [Errno ...] Another process writes to this file; ...
+    A second process that claims the path is refused with a ``BlockingIOError``. The claim, a lock
+    on a hidden file, ends with the process. On systems without locks nobody is refused.
     """
     if fcntl is None:
         yield
         return
-    folder, name = os.path.split(os.path.realpath(path))
-    lock = os.path.join(folder, f".jboost-{_digest(name)}.lock")
+    lock = os.path.join(*_hidden(os.path.realpath(path))) + ".lock"
     while True:
         try:
             claim = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
@@ -119,25 +101,24 @@ def owning(path: PathLike) -> Iterator[None]:
         os.close(claim)
 
 
-def _create(folder: str, prefix: str) -> tuple[str, BinaryIO]:
+def _create(prefix: str) -> tuple[str, BinaryIO]:
     """Create a file of a new name, and lock it."""
     while True:
-        path = os.path.join(folder, f"{prefix}{secrets.token_hex(8)}.tmp")
+        path = f"{prefix}{secrets.token_hex(8)}.tmp"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
         file = os.fdopen(os.open(path, flags, 0o666), "w+b")
-        if fcntl is None or not _lock(file) or _is_still(file.fileno(), path):
+        if not _lock(file) or _is_still(file.fileno(), path):
             return path, file
         file.close()  # another writer took the file, not locked yet, for a leftover
 
 
-def _lock(file: BinaryIO, flags: int = 0) -> bool:
-    """Lock a file; False if that is not possible, as on some network file systems."""
-    assert fcntl is not None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | flags)
-    except OSError:
-        return False
-    return True
+def _lock(file: BinaryIO, *, wait: bool = True) -> bool:
+    """Lock a file; False if another process has, or the system cannot."""
+    with contextlib.suppress(OSError):  # some network file systems have no locks
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            return True
+    return False
 
 
 def _is_still(descriptor: int, path: str) -> bool:
@@ -150,14 +131,12 @@ def _is_still(descriptor: int, path: str) -> bool:
 
 def _remove_leftovers(folder: str, prefix: str) -> None:
     """Remove temporary files that nobody holds a lock on: their writers are gone."""
-    if fcntl is None:
-        return
     with contextlib.suppress(OSError):  # a folder may be writable and not readable
         for name in os.listdir(folder):
             if name.startswith(prefix) and name.endswith(".tmp"):
                 path = os.path.join(folder, name)
                 with contextlib.suppress(OSError), open(path, "rb") as file:
-                    if _lock(file, fcntl.LOCK_NB):
+                    if _lock(file, wait=False):
                         os.unlink(path)
 
 
@@ -184,5 +163,7 @@ def _saying(consequence: str, path: PathLike) -> Iterator[None]:
         raise OSError(error.errno, reason, os.fspath(path)) from error
 
 
-def _digest(name: str) -> str:
-    return hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
+def _hidden(path: str) -> tuple[str, str]:
+    """The folder of a path, and how the names of the hidden files begin that belong to it there."""
+    folder, name = os.path.split(path)  # the name may be as long as names can be: digest it
+    return folder, f".jboost-{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}"

@@ -1,8 +1,7 @@
 """Saves a model, its state and its key in one file, from which a run goes on bit for bit.
 
-:mod:`.archive` is the file format, :mod:`.atomic` replaces a file safely, and :mod:`.description`
-turns a model into JSON. A state is stored as the list of its leaves. It is rebuilt on the structure
-that the model's ``init`` gives it, so that a file can only become a state of the model it names.
+A state is stored as the list of its leaves. It is rebuilt on the structure that the model's
+``init`` gives it, so that a file can only become a state of the model it names.
 """
 
 import contextlib
@@ -12,45 +11,30 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from jboost.checkpoints import archive
 from jboost.checkpoints.archive import CheckpointError
 from jboost.checkpoints.atomic import PathLike, replacing
-from jboost.checkpoints.description import (
-    Store,
-    describe,
-    difference,
-    is_key,
-    rebuild,
-    refuse_narrowing,
-)
-from jboost.core import Learner, State, checks
+from jboost.checkpoints.description import Store, describe, difference, rebuild, refuse_narrowing
+from jboost.core import Key, Learner, State, checks
 from jboost.core.template import mismatch, size_of, template
 
 
 class Checkpoint(NamedTuple):
-    """The contents of a file.
-
-    model: the learner.
-    state: its state.
-    key: the key of the run; None if none was saved.
-    position: how many samples of the stream the state has seen; None if that was not saved.
-    extra: the dict that was saved with them.
-    """
+    """The contents of a file."""
 
     model: Learner
-    state: State
-    key: jax.Array | None
-    position: int | None
-    extra: dict[str, Any]
+    state: State  # of the model
+    key: Key  # of the run; None if none was saved
+    position: int | None  # how many samples the state has seen; None if that was not saved
+    extra: dict[str, Any]  # the dict that was saved with the rest
 
 
 def save(
     path: PathLike,
     model: Learner,
     state: State,
-    key: jax.Array | None = None,
+    key: Key = None,
     *,
     position: int | None = None,
     extra: Mapping[str, Any] | None = None,
@@ -59,9 +43,8 @@ def save(
 ) -> None:
     """Write a model, its state and the key of its run to one file, all or nothing.
 
-    The new file takes the place of an old one in one step, once it is safely on the disk: whenever
-    the process or the machine stops, there is the old file or the new one. The file is an ``.npz``
-    without pickles. Its name is exactly ``path``.
+    Whenever the process or the machine stops, there is the old file or the new one. The file is an
+    ``.npz`` without pickles, and its name is exactly ``path``.
 
     Args:
       path: the file to write.
@@ -90,18 +73,20 @@ def save(
     >>> bool((again.learners[0].w == whole.learners[0].w).all())
     True
     """
-    checks.instance("model", model, Learner, "a learner such as bsgd_wu(…) or SGD(step_size=0.1)")
+    checks.instance("model", model, Learner, checks.A_LEARNER)
     if key is not None:
         checks.key("key", key)
     if num_features is not None:
         num_features = checks.whole("num_features", num_features, at_least=1)
-    store = Store()
-    header = {
-        "jax": jax.__version__,
-        "model": describe(model, store, opaque=supply_model),
-        "position": None if position is None else checks.whole("position", position, at_least=0),
-        "extra": _json(extra),
-    }
+    if position is not None:
+        position = checks.whole("position", position, at_least=0)
+    try:
+        extra = json.loads(json.dumps(dict(extra or {}), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        problem = f"extra must be a dict that JSON can hold ({error})"
+        raise TypeError(f"{problem}; got {extra!r:.200}") from None
+    header, store = {"jax": jax.__version__, "position": position, "extra": extra}, Store()
+    header["model"] = describe(model, store, opaque=supply_model)
     store.put_leaves("state", state)
     if key is not None:
         store.put("key", key)
@@ -110,8 +95,8 @@ def save(
         archive.write(file, header, store.arrays)
 
 
-def load(path: PathLike, model: Learner | None = None) -> tuple[Learner, State, jax.Array | None]:
-    """Read what :func:`save` wrote: the model, its state and the key (None if none was saved).
+def load(path: PathLike, model: Learner | None = None) -> tuple[Learner, State, Key]:
+    """Read the model, its state and the key (or None) that :func:`save` wrote.
 
     Nothing in the file is executed, and memory is taken only in proportion to its size.
 
@@ -140,22 +125,21 @@ def read(path: PathLike, model: Learner | None = None) -> Checkpoint:
                 raise CheckpointError("is not usable: its model is not a learner")
         else:
             _check_same(model, header["model"], store)
-        key = store.take_jax("key") if "key" in arrays else None
-        if key is not None and not is_key(key):
+        if "key" in arrays and "key" not in store.keys:
             raise CheckpointError("is not usable: its key is no jax.random.key")
+        key = store.take_jax("key") if "key" in arrays else None
         state = _rebuild_state(model, header, store, key)
-        position, extra = header["position"], header["extra"]
-        if position is not None:
+        if (position := header["position"]) is not None:
             checks.whole("position", position, at_least=0)
-        return Checkpoint(model, state, key, position, dict(extra))
+        return Checkpoint(model, state, key, position, dict(header["extra"]))
 
 
 def inspect(path: PathLike) -> dict[str, Any]:
     """Read the header of a file, after its checksum was found right. The model is not built.
 
-    The keys are ``format``, ``library`` and ``jax`` (versions), ``model`` (a description),
-    ``num_features``, ``dtype``, ``batch`` (leading axes of the state), ``position``, ``extra``,
-    ``keys`` (the implementation of each PRNG key) and ``arrays`` (name, dtype and shape of each).
+    It has ``format``, ``library`` and ``jax`` (versions), ``model`` (a description), ``position``,
+    ``num_features``, ``dtype``, ``batch`` (leading axes of the state), ``extra``, ``keys`` (the
+    implementation of each PRNG key) and ``arrays`` (name, dtype and shape of each).
 
     >>> import tempfile, jboost as jb
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -182,47 +166,34 @@ def _refusing(path: PathLike) -> Iterator[None]:
         raise CheckpointError(f"{os.fspath(path)} cannot be rebuilt here ({reason})") from error
 
 
-def _json(extra: Mapping[str, Any] | None) -> dict[str, Any]:
-    try:
-        return json.loads(json.dumps(dict(extra or {}), allow_nan=False))
-    except (TypeError, ValueError) as error:
-        problem = f"extra must be a dict that JSON can hold ({error})"
-        raise TypeError(f"{problem}; got {extra!r:.200}") from None
-
-
 def _check_same(model: Learner, saved: object, store: Store) -> None:
     """Refuse a model that differs from the saved description, or from its arrays in the store."""
     supplied = Store()
     problem = difference(saved, describe(model, supplied, opaque=True))
-    for name, array in supplied.arrays.items():
-        if problem is None and name in store.arrays and _bits(array) != _bits(store.take(name)):
-            problem = f"the numbers of {name} differ"
+    for name, new in supplied.arrays.items():
+        if problem is None and name in store.arrays:
+            old = store.take(name)
+            same = (new.dtype, new.shape, new.tobytes()) == (old.dtype, old.shape, old.tobytes())
+            problem = None if same else f"the numbers of {name} differ"
     if problem is not None:
         raise CheckpointError(f"is of another model: {problem}. Pass the model that was saved")
 
 
-def _bits(array: np.ndarray) -> tuple[np.dtype, tuple[int, ...], bytes]:
-    return array.dtype, array.shape, array.tobytes()
-
-
-def _rebuild_state(
-    model: Learner, header: archive.Header, store: Store, key: jax.Array | None
-) -> State:
+def _rebuild_state(model: Learner, header: archive.Header, store: Store, key: Key) -> State:
     """The state: the arrays of the store that model and key left, on the structure of a state."""
     refuse_narrowing(archive.DTYPES[header["dtype"]])
     num_features = checks.whole("num_features", header["num_features"], at_least=1)
     expected = template(model, num_features, header["dtype"], key)
-    structure = jax.tree.structure(expected)
     names = Store().put_leaves("state", jax.tree.map(lambda _: 0, expected))
     fitting = sorted([*store.taken, *names])
     if fitting != sorted(store.arrays):
-        odd = sorted({*fitting} ^ {*store.arrays})
+        odd = ", ".join(sorted({*fitting} ^ {*store.arrays}))
         raise CheckpointError(
-            f"is not usable: its arrays are not those of a state of its model in this release "
-            f"({', '.join(odd)!s:.200}). Load it with jboost {header['library']}"
+            "is not usable: its arrays are not those of a state of its model in this release "
+            f"({odd:.200}). Load it with jboost {header['library']}"
         )
-    state = structure.unflatten([store.take_jax(name) for name in names])
-    problem = mismatch(expected, state, tuple(header["batch"]))
-    if problem:
+    leaves = [store.take_jax(name) for name in names]
+    state = jax.tree.unflatten(jax.tree.structure(expected), leaves)
+    if problem := mismatch(expected, state, tuple(header["batch"])):
         raise CheckpointError(f"is not usable: {problem}")
     return state

@@ -19,7 +19,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,24 +33,21 @@ DEEPEST = 100  # levels of nesting; far below where Python's own stack would end
 
 
 class Store:
-    """The arrays of a checkpoint.
-
-    arrays: the arrays by name.
-    keys: for each array that is the data of a PRNG key, the implementation of the key.
-    taken: the names of the arrays that :meth:`take` has returned.
-    """
+    """The arrays of a checkpoint, by name."""
 
     def __init__(self, arrays: Arrays | None = None, keys: Mapping[str, str] | None = None) -> None:
         self.arrays: Arrays = {} if arrays is None else arrays
-        self.keys: dict[str, str] = {} if keys is None else dict(keys)
-        self.taken: list[str] = []
+        self.keys = dict(keys or {})  # the implementation of each array that is a PRNG key
+        self.taken: list[str] = []  # the names of the arrays that :meth:`take` has returned
 
     def put(self, name: str, leaf: object) -> str:
         """Add an array, a number or a PRNG key; returns the name it has in the file."""
         if checks.is_traced(leaf):
             raise TypeError(f"{name} must be known to be saved; got a tracer: save outside of jit")
-        name = self.free_name(name)
-        if is_key(leaf):
+        name = re.sub(r"[^A-Za-z0-9_.\[\]-]", "_", name)  # any archive can hold these
+        while name in self.arrays:
+            name += "~"
+        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             self.keys[name] = str(jax.random.key_impl(leaf))
             leaf = jax.random.key_data(leaf)
         array = np.asarray(leaf)
@@ -64,13 +61,6 @@ class Store:
         leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
         return [self.put(name + jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
 
-    def free_name(self, name: str) -> str:
-        """The name in characters that any archive can hold, made different from all before it."""
-        name = re.sub(r"[^A-Za-z0-9_.\[\]-]", "_", name)
-        while name in self.arrays:
-            name += "~"
-        return name
-
     def take(self, name: str) -> np.ndarray:
         """The array of a name, as it is in the file."""
         self.taken.append(name)
@@ -83,11 +73,6 @@ class Store:
             return jax.random.wrap_key_data(jnp.asarray(array), impl=self.keys[name])
         refuse_narrowing(array.dtype)
         return jnp.array(array)  # a copy, which shares its memory with no NumPy array
-
-
-def is_key(value: object) -> TypeGuard[jax.Array]:
-    """Whether a value is a ``jax.random.key``, or an array of such keys."""
-    return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
 def refuse_narrowing(dtype: np.dtype) -> None:
@@ -135,8 +120,14 @@ def describe(model: object, store: Store, *, opaque: bool = False) -> Any:
                 inner, is_static = getattr(value, field.name), bool(field.metadata.get("static"))
                 fields[field.name] = encode(inner, f"{path}.{field.name}", is_static, depth + 1)
             return {"class": name, "fields": fields}
-        if not (opaque and static):
-            raise TypeError(_cannot_hold(path, value, static))
+        if not static:
+            required = "a number, an array or a model"
+            raise TypeError(f"{path} must be {required} to be saved; got {value!r:.100}")
+        if not opaque:
+            raise TypeError(
+                f"{path} is {_qualified_name(value)}, which a file cannot hold. Save with "
+                "supply_model=True, and pass the model again to load(path, model=…)"
+            )
         return {"opaque": _qualified_name(value)}
 
     return encode(model, "model", False, 0)
@@ -158,14 +149,12 @@ def rebuild(description: object, store: Store) -> Any:
             case {"list": list(inner), **rest} if not rest:
                 return list(decode(inner, path, static, depth))
             case {"dict": dict(inner), **rest} if not rest:
-                items = inner.items()
-                return {k: decode(v, f"{path}.{k}", static, depth + 1) for k, v in items}
-            case {"array": str(name), "kind": "jax", **rest} if not rest and name in store.arrays:
-                return store.take_jax(name)
-            case {"array": str(name), "kind": "numpy" | "scalar" as kind, **rest} if (
-                not rest and name in store.arrays
-            ):
-                return store.take(name) if kind == "numpy" else store.take(name)[()]
+                return {k: decode(v, f"{path}.{k}", static, depth + 1) for k, v in inner.items()}
+            case {"array": str(name), "kind": kind, **rest} if not rest and name in store.arrays:
+                if kind == "jax":
+                    return store.take_jax(name)
+                if kind in ("numpy", "scalar"):
+                    return store.take(name) if kind == "numpy" else store.take(name)[()]
             case {"class": str(name), "fields": dict(inner), **rest} if not rest:
                 cls = MODELS.get(name)
                 if cls is None:
@@ -173,18 +162,21 @@ def rebuild(description: object, store: Store) -> Any:
                         f"needs the model class {name!s:.100}, which is not known here. Import the "
                         "module that defines it before loading, or upgrade jboost"
                     )
-                fields = {field.name: field for field in dataclasses.fields(cls)}
-                for key in inner:
+                fields, values = {field.name: field for field in dataclasses.fields(cls)}, {}
+                for key, value in inner.items():
                     if key not in fields:
                         raise CheckpointError(
                             f"has a setting {path}.{key!s:.100}, which {name} does not know here. "
                             "Upgrade jboost or the package that defines it"
                         )
-                values = {}
-                for key, value in inner.items():
                     is_static = bool(fields[key].metadata.get("static"))
                     values[key] = decode(value, f"{path}.{key}", is_static, depth + 1)
-                return _build(cls, values)
+                # The constructor, which may convert or refuse values, is called only to fill in
+                # the defaults of fields that the class got after the file was written.
+                node = object.__new__(cls) if len(values) == len(fields) else cls(**values)
+                for key, value in values.items():
+                    object.__setattr__(node, key, value)
+                return node
             case {"opaque": str(name), **rest} if not rest:
                 raise CheckpointError(
                     f"cannot hold all of its model: {path} is {name!s:.100}. Build the same model "
@@ -196,7 +188,7 @@ def rebuild(description: object, store: Store) -> Any:
 
 
 def difference(saved: Any, supplied: Any, path: str = "model") -> str | None:
-    """Where two descriptions first differ, in words; fields that the file lacks do not count."""
+    """Where two descriptions first differ; fields that the file lacks do not count."""
     match saved, supplied:
         case {"class": _, "fields": dict(older)}, {"class": _, "fields": dict(newer)}:
             supplied = supplied | {"fields": {k: v for k, v in newer.items() if k in older}}
@@ -214,32 +206,10 @@ def difference(saved: Any, supplied: Any, path: str = "model") -> str | None:
     return next((text for text in differences if text), None)
 
 
-def _build(cls: type, values: dict[str, Any]) -> Any:
-    """An instance with exactly these values.
-
-    The constructor would convert some values, and refuse others that a transformation has made. It
-    is called only if the file lacks a field that the class was given later, to fill in its default.
-    """
-    complete = len(values) == len(dataclasses.fields(cls))
-    node = object.__new__(cls) if complete else cls(**values)
-    for name, value in values.items():
-        object.__setattr__(node, name, value)
-    return node
-
-
-def _cannot_hold(path: str, value: object, static: bool) -> str:
-    if not static:
-        return f"{path} must be a number, an array or a model to be saved; got {value!r:.100}"
-    return (
-        f"{path} is {_qualified_name(value)}, which a file cannot hold. Save with "
-        "supply_model=True, and pass the model again to load(path, model=…)"
-    )
-
-
 def _qualified_name(value: object) -> str:
-    named = value if hasattr(value, "__qualname__") else type(value)
-    kind = "the function" if callable(value) and named is value else "an object of the class"
-    return f"{kind} {named.__module__}.{getattr(named, '__qualname__', '')}"
+    if callable(value) and hasattr(value, "__qualname__"):
+        return f"the function {value.__module__}.{value.__qualname__}"
+    return f"an object of the class {type(value).__module__}.{type(value).__qualname__}"
 
 
 def _brief(node: object) -> str:

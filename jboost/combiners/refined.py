@@ -9,9 +9,8 @@ from jax.typing import ArrayLike
 from jboost.combiners.convex import BOA, MLPoly
 from jboost.combiners.mean import from_mean
 from jboost.core import DType, Key, Learner, Sample, State, checks, model
-from jboost.core.arrays import real
 from jboost.core.learner import instance
-from jboost.core.numerics import known
+from jboost.core.numerics import known, real
 from jboost.learners.newton import Newton
 from jboost.transforms.scale import Scale, Units
 from jboost.transforms.target import ScaledState

@@ -12,7 +12,7 @@ from jboost.commands.outcome import coverage_text
 from jboost.commands.terminal import DONE, CommandError, Subcommands, help_texts
 from jboost.core import checks
 from jboost.files.columns import Columns, DataError
-from jboost.reports.watch import Bands
+from jboost.reports.accounts import Bands
 
 DESCRIPTION = """\
 Show what a checkpoint holds: the model and its settings, how many rows it has

@@ -23,8 +23,7 @@ from jboost.core.extras import MissingExtra
 from jboost.core.numerics import LARGEST
 from jboost.files.columns import Columns
 from jboost.reports import page, pictures
-from jboost.reports.tally import Tally
-from jboost.reports.watch import Bands, Learners, Watch
+from jboost.reports.accounts import Bands, Learners, Tally, Watch
 from jboost.running.blocks import Block
 
 HEAD = ["", "MSE", "RMSE", "ratio"]
@@ -259,8 +258,8 @@ def _write_page(done: Outcome, path: Path) -> None:
     sections = [
         ("Errors", page.text(_summary(done)) + page.table(HEAD, _table(done)) + page.text(NOTE)),
         *drawn.items(),
-        ("Data", page.pairs(data)),
-        ("Model", page.pairs({"name": done.name}) + page.preformatted(repr(done.model))),
+        ("Data", page.table([], map(list, data.items()))),
+        ("Model", page.table([], [["name", done.name]]) + page.text(repr(done.model), "pre")),
         ("Made with", page.text(f"jboost {version('jboost')}, jax {version('jax')}")),
     ]
     with replacing(path) as file:

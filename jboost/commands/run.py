@@ -38,8 +38,7 @@ from jboost.core.progress import Progress
 from jboost.files.columns import Columns
 from jboost.files.predictions import Predictions
 from jboost.files.sources import Source
-from jboost.reports.tally import Tally
-from jboost.reports.watch import Bands, Learners, Watch
+from jboost.reports.accounts import Bands, Learners, Tally, Watch
 from jboost.running.stream import StreamRun, run_stream
 
 DESCRIPTION = """\

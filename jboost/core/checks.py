@@ -1,14 +1,11 @@
 """Checks of arguments at the point where they enter, on concrete values only.
 
-Every message says which argument is wrong, what came and what is wanted.
-
 A function checks its arguments by ``number("T", T, above=0)``, ``whole``, ``choice`` or
 ``instance``, which return the value to work with. A model checks its fields with :func:`fields`
 and rules that say the same of a field: ``a_number(above=0)``, ``a_whole_number``, ``one_of`` and
-``of_kind``.
+``of_kind``. Every message says which argument is wrong, what came and what is wanted.
 """
 
-import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypedDict, TypeVar, Unpack
@@ -19,11 +16,8 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 
-A_LEARNER = "a learner such as SGD(step_size=0.1)"  # the advice where a learner is wanted
-
+# A rule takes an argument's name and value. It returns the value to work with, or raises.
 Rule = Callable[[str, Any], Any]
-"""A rule takes an argument's name and value. It returns the value to work with, or raises."""
-
 _Kind = TypeVar("_Kind")
 
 
@@ -56,15 +50,10 @@ class Bounds(TypedDict, total=False):
     at_most: float
 
 
-_BOUNDS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
-    "above": (">", operator.gt),
-    "at_least": (">=", operator.ge),
-    "below": ("<", operator.lt),
-    "at_most": ("<=", operator.le),
-}
-
-
-def number(name: str, value: Any, **bounds: Unpack[Bounds]) -> Any:
+def number(
+    name: str, value: Any, *, above: float = -np.inf, at_least: float = -np.inf,
+    below: float = np.inf, at_most: float = np.inf,
+) -> Any:  # fmt: skip
     """Check a finite real number, or an array of them (one per learner), within its bounds.
 
     A number is returned as a Python float, an array of JAX as it came, other values as a NumPy
@@ -72,16 +61,16 @@ def number(name: str, value: Any, **bounds: Unpack[Bounds]) -> Any:
     """
     if is_traced(value):
         return value
-    ends = [(*_BOUNDS[bound], limit) for bound, limit in bounds.items()]
-    ranges = " and ".join(f"{name} {sign} {limit}" for sign, _, limit in ends)
+    limits = {">": above, ">=": at_least, "<": below, "<=": at_most}
+    ends = [f"{name} {sign} {limit}" for sign, limit in limits.items() if np.isfinite(limit)]
     requirement = f"{name} must be a finite real number (or one per learner)"
-    requirement += f" with {ranges}" if ranges else ""
+    requirement += f" with {' and '.join(ends)}" if ends else ""
     array = np.asarray(value)
     if array.dtype.kind not in "iuf" and str(array.dtype) != "bfloat16":
         raise TypeError(f"{requirement}; got {value!r}")
     array = array.astype(np.float64)
-    inside = [compare(array, limit) for _, compare, limit in ends]
-    if array.size == 0 or not np.all([np.isfinite(array), *inside]):
+    inside = (array > above) & (array >= at_least) & (array < below) & (array <= at_most)
+    if array.size == 0 or not np.all(np.isfinite(array) & inside):
         raise ValueError(f"{requirement}; got {value!r}")
     return float(array) if array.ndim == 0 else value if isinstance(value, jax.Array) else array
 
@@ -139,12 +128,10 @@ def or_none(rule: Rule) -> Rule:
 def spending(weight: Any, repeats: Any) -> None:
     """Check how a booster lets a learner spend a sample: weight >= 0 and a whole repeats >= 0."""
     number("weight", weight, at_least=0)
-    if is_traced(repeats):
-        return
-    array = np.asarray(repeats)
-    whole_numbers = jnp.issubdtype(array.dtype, jnp.integer) or array.dtype == bool
-    if not whole_numbers or (array < 0).any():
-        raise ValueError(f"repeats must be a whole number >= 0; got {repeats!r}")
+    if not is_traced(repeats):
+        array = np.asarray(repeats)
+        if array.dtype.kind not in "biu" or (array < 0).any():
+            raise ValueError(f"repeats must be a whole number >= 0; got {repeats!r}")
 
 
 def key(name: str, value: Any) -> Array:

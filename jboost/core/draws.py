@@ -1,9 +1,8 @@
 """Uniform numbers as a function of (key, t, k), cheap enough to draw inside the loop.
 
 Threefry would cost more than a whole step of a small booster. Here a 32-bit mixer hashes the words
-of the caller's key, the step t and the learner k, one after the other. The mixer takes two
-multiplications and three shifts, and every input bit flips every output bit with probability close
-to ½. A draw depends on nothing else, so a run cut anywhere and resumed draws the same numbers.
+of the caller's key, the step t and the learner k, one after the other. A draw depends on nothing
+else, so a run cut anywhere and resumed draws the same numbers.
 """
 
 import jax
@@ -17,7 +16,10 @@ GOLDEN = 0x9E3779B9  # 2³²/φ: spreads consecutive counters before they are mi
 
 
 def _mix(h: Array) -> Array:
-    """Map 32-bit words one to one, without visible structure (C. Wellons' lowbias32)."""
+    """Map 32-bit words one to one so that each input bit flips each output bit half of the time.
+
+    This is C. Wellons' lowbias32.
+    """
     h = (h ^ (h >> 16)) * jnp.uint32(0x21F0AAAD)
     h = (h ^ (h >> 15)) * jnp.uint32(0x735A2D97)
     return h ^ (h >> 15)

@@ -11,6 +11,9 @@ unbatched functions pass along:
 A subclass writes ``init``, ``predict`` and ``learn``. ``update`` is written once, here: it makes a
 :class:`Sample` of its arguments and hands it to ``learn``. ``weight`` (a real number) and
 ``repeats`` (a whole number) are how a booster speaks to its learners.
+
+A :class:`Wrapper` is a learner around another. A :class:`Transform` changes the inputs before a
+learner sees them. A :class:`Network` is a differentiable model that a learner trains.
 """
 
 import abc
@@ -26,6 +29,7 @@ from jboost.core.pytree import DType, Key, Number
 from jboost.core.sample import Sample
 
 State = Any  # any pytree of arrays
+Params = Any  # any pytree of float arrays
 
 
 class Learner(abc.ABC):
@@ -55,8 +59,8 @@ class Learner(abc.ABC):
 
     # The fields that may hold a value for each learner of a booster inside this model.
     per_learner: ClassVar[tuple[str, ...]] = ()
-    # Whether this combiner's first estimate is the mean of its inputs. One whose is not learns
-    # what the mean leaves over.
+    # Whether this combiner's first estimate is the mean of its inputs. Otherwise it learns what the
+    # mean leaves over.
     starts_at_mean: ClassVar[bool] = False
 
     @property
@@ -90,41 +94,21 @@ class Learner(abc.ABC):
         """
 
     def sample(
-        self,
-        state: State,
-        x: ArrayLike,
-        d: ArrayLike,
-        *,
-        weight: Number = 1.0,
-        repeats: ArrayLike = 1,
-        key: Key = None,
-    ) -> Sample:
+        self, state: State, x: ArrayLike, d: ArrayLike, *,
+        weight: Number = 1.0, repeats: ArrayLike = 1, key: Key = None,
+    ) -> Sample:  # fmt: skip
         """Make the sample that ``learn`` takes, in the dtype of the state."""
-        return Sample.of(
-            x,
-            d,
-            dtype=float_dtype(state),
-            takes_missing=self.takes_missing,
-            weight=weight,
-            repeats=repeats,
-            key=key,
-        )
+        return Sample.of(x, d, float_dtype(state), self.takes_missing, weight, repeats, key)
 
     def update(
-        self,
-        state: State,
-        x: ArrayLike,
-        d: ArrayLike,
-        *,
-        weight: Number = 1.0,
-        repeats: ArrayLike = 1,
-        key: Key = None,
-    ) -> State:
+        self, state: State, x: ArrayLike, d: ArrayLike, *,
+        weight: Number = 1.0, repeats: ArrayLike = 1, key: Key = None,
+    ) -> State:  # fmt: skip
         """Return the state after learning (x, d) ``repeats`` times with importance ``weight``.
 
         A target that is not a usable number (NaN marks "no answer") leaves the state as it was, and
-        so does an x with unusable entries, unless the learner takes missing ones. ``key`` is the
-        key of the whole run.
+        so does an x with unusable entries, unless the learner takes missing ones. The key is that
+        of the whole run.
         """
         checks.spending(weight, repeats)
         return self.learn(state, self.sample(state, x, d, weight=weight, repeats=repeats, key=key))
@@ -177,6 +161,80 @@ class Wrapper(Learner):
         return self.learner.leverage(state.learner, x)
 
 
+class Transform(abc.ABC):
+    """The protocol of what turns the input x into the x′ that a learner sees.
+
+    Like a learner it is a frozen pytree of settings under :func:`jboost.model`, with a state. A
+    subclass writes ``apply``. The other methods are right as they are for a fixed map that keeps
+    the number of columns.
+    """
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether ``init`` draws at random."""
+        return False
+
+    @property
+    def passes_missing(self) -> bool:
+        """Whether an unusable entry of x spoils only its own place in x′."""
+        return False
+
+    @property
+    def fills_missing(self) -> bool:
+        """Whether x′ is usable whatever x holds."""
+        return False
+
+    def width(self, num_features: int) -> int:
+        """Return the number of columns of x′."""
+        return num_features
+
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
+        """Return the state before any data."""
+        del num_features, dtype, key
+        return ()
+
+    @abc.abstractmethod
+    def apply(self, state: State, x: ArrayLike) -> Array:
+        """Return x′, whose entries are finite or NaN whatever x holds.
+
+        It may use all of x, which is known before the prediction, and the targets before it.
+        """
+
+    def learn(self, state: State, sample: Sample) -> State:
+        """Return the state after a good sample. Its d is usable; entries of its x may be missing.
+
+        A pipeline calls this once for a sample that counts, whatever its weight and repeats.
+        """
+        del sample
+        return state
+
+    def update(self, state: State, x: ArrayLike, d: ArrayLike = 0.0) -> State:
+        """Return the state after the input x and its target, as :meth:`Learner.update` does."""
+        sample = Sample.of(x, d, float_dtype(state), takes_missing=True)
+        return sample.keep(self.learn(state, sample), state)
+
+
+class Network(abc.ABC):
+    """The protocol of a differentiable model f(params, x), under :func:`jboost.model`.
+
+    :class:`jboost.Gradient` trains it by the gradient, :class:`jboost.GaussNewton` by least
+    squares.
+    """
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether ``init`` draws at random."""
+        return True
+
+    @abc.abstractmethod
+    def init(self, num_features: int, dtype: DTypeLike, key: Key) -> Params:
+        """Return the parameters to start from."""
+
+    @abc.abstractmethod
+    def apply(self, params: Params, x: Array) -> Array:
+        """Return f(x), a scalar."""
+
+
 def instance(name: str, value: object, example: str = "SGD(step_size=0.1)") -> Learner:
     """Refuse an argument that is not a learner, and say how to write one."""
     if isinstance(value, Learner):
@@ -189,10 +247,9 @@ def instance(name: str, value: object, example: str = "SGD(step_size=0.1)") -> L
 
 def float_dtype(state: State) -> DTypeLike:
     """Return the dtype of a state's floats."""
-    for leaf in jax.tree.leaves(state):
-        if jnp.issubdtype(leaf.dtype, jnp.floating):
-            return leaf.dtype
-    return jnp.result_type(float)
+    dtypes = (leaf.dtype for leaf in jax.tree.leaves(state))
+    floats = (dtype for dtype in dtypes if jnp.issubdtype(dtype, jnp.floating))
+    return next(floats, jnp.result_type(float))
 
 
 def required_key(key: Key) -> Array:

@@ -1,22 +1,14 @@
 """Metrics of a stream of predictions: over all samples so far, over a window, or fading.
 
-Samples whose target is not usable do not count. A metric sums a few terms of every sample:
-
-| metric       | value                                                                            |
-|--------------|----------------------------------------------------------------------------------|
-| ``MSE``      | Σ e²/n, e = d − d̂                                                                |
-| ``RMSE``     | √(Σ e²/n)                                                                        |
-| ``MAE``      | Σ abs(e)/n                                                                       |
-| ``R2``       | 1 − Σ e²/Σ (d − d̄)², d̄ the mean of the same targets                              |
-| ``MASE``     | Σ abs(e_t)/Σ abs(d_t − d_{t−1}), over samples that have a target before them     |
-| ``Pinball``  | Σ max(q e, (q − 1) e)/n, for an estimate of the quantile q                       |
-| ``Coverage`` | the share of the targets in [low, high]                                          |
-
 ``fading=γ`` weights the terms of n samples ago by γⁿ; ``window=n`` counts the last n samples alone.
+Samples whose target is not usable do not count. In the formulas, d is a target, d̂ its estimate,
+e = d − d̂ and n the number of samples. Like a learner, a metric is a frozen pytree with a state.
 """
 
+from __future__ import annotations
+
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,17 +16,106 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import checks
-from jboost.core.arrays import real
-from jboost.core.errors import long_sum
 from jboost.core.learner import State
-from jboost.core.metric import Answer, Bound, Metric, MetricState, Ring, ratio
-from jboost.core.numerics import Sum
-from jboost.core.pytree import DType, Number, model
+from jboost.core.numerics import Ring, Sum, dtype_of, long_sum, real, usable
+from jboost.core.pytree import DType, Number, model, static
+
+Bound = ArrayLike | None  # of an interval, or of a column of intervals; None where there is none
+
+
+class Answer(NamedTuple):
+    """A target beside what was predicted of it."""
+
+    d: Array  # the target
+    prediction: Array  # its estimate, made before d was known
+    low: Array  # the bounds of its interval, NaN if there is none
+    high: Array
+
+
+class MetricState(NamedTuple):
+    """The state of a metric."""
+
+    sums: Sum | Ring  # the sums of its terms, or the terms of its window; zeros at the start
+    past: Array  # (memory,), what it remembers of the targets so far; zeros at the start
+
+
+@model
+class Metric:
+    """Base class: a mean of losses, or another function of the sums of a few terms.
+
+    A subclass overrides ``_loss``; or, if it is no mean, ``_terms`` and ``_value``. Sums are
+    compensated. A window keeps its terms and adds them up when asked, so nothing drifts; memory and
+    ``value`` take O(window), ``update`` takes O(1).
+
+    Args:
+      window: the number of latest samples that count, a whole number ≥ 1; None: all count.
+      fading: γ in (0, 1]; about 1/(1 − γ) samples are remembered. Not together with a window.
+    """
+
+    window: int | None = static(default=None)
+    fading: Number = 1.0
+
+    size: ClassVar[int] = 2  # the number of terms
+    memory: ClassVar[int] = 0  # the length of `past`
+    of_intervals: ClassVar[bool] = False  # whether it uses low and high
+
+    def __post_init__(self) -> None:
+        count = checks.or_none(checks.a_whole_number(at_least=1))
+        checks.fields(self, fading=checks.a_number(above=0, at_most=1), window=count)
+        if self.window is not None and (checks.is_traced(self.fading) or self.fading != 1):
+            both = f"fading={self.fading!r} and window={self.window!r}"
+            raise ValueError(f"a metric fades or has a window: give one of them; got {both}")
+
+    def init(self, dtype: DType = None) -> MetricState:
+        """Return the state before any sample."""
+        dtype = dtype_of(dtype)
+        past = jnp.zeros(self.memory, dtype)
+        if self.window is None:
+            return MetricState(Sum.zeros((self.size,), dtype), past)
+        terms = jnp.zeros((self.window, self.size), dtype)
+        return MetricState(Ring(terms, jnp.zeros((), jnp.int32)), past)
+
+    def update(
+        self, state: MetricState, d: ArrayLike, prediction: ArrayLike,
+        low: Bound = None, high: Bound = None,
+    ) -> MetricState:  # fmt: skip
+        """Return the state after one more sample; the same state where d is not usable.
+
+        ``low`` and ``high`` are the bounds of an interval, for a metric that uses them.
+        """
+        sums, past = state
+        values = (jnp.nan if v is None else v for v in (d, prediction, low, high))
+        answer = Answer(*(jnp.asarray(value, past.dtype) for value in values))
+        counts = usable(answer.d)
+        terms, after = self._terms(past, answer._replace(d=jnp.where(counts, answer.d, 0)))
+        if isinstance(sums, Ring):
+            sums = sums.add(jnp.stack(terms), counts)
+        else:  # S ← γ S + term, where only the small (1 − γ) S is rounded
+            fade = 1 - jnp.asarray(self.fading, past.dtype)
+            new = sums.add(jnp.stack(terms) - fade * sums.total)
+            sums = jax.tree.map(partial(jnp.where, counts), new, sums)
+        return MetricState(sums, jnp.where(counts, after, past))
+
+    def value(self, state: MetricState) -> Array:
+        """Return the metric; NaN where it is not defined, as before the first sample."""
+        return self._value(state.sums.total)
+
+    def _terms(self, past: Array, answer: Answer) -> tuple[list[Array], Array]:
+        """Return the terms of a sample, and ``past`` after it."""
+        return [jnp.ones_like(answer.d), self._loss(answer)], past
+
+    def _value(self, sums: Array) -> Array:
+        """Return the metric from the sums of its terms."""
+        return _ratio(sums[1], sums[0])
+
+    def _loss(self, answer: Answer) -> Array:
+        """Return the loss of a sample, for a metric that is a mean of losses."""
+        raise NotImplementedError
 
 
 @model
 class MSE(Metric):
-    """The mean squared error.
+    """The mean squared error, Σ e²/n.
 
     >>> float(evaluate(MSE(), [1.0, 2.0, 0.0], [1.0, 4.0, float("nan")]))
     2.0
@@ -48,11 +129,7 @@ class MSE(Metric):
 
 @model
 class RMSE(MSE):
-    """The root of the mean squared error.
-
-    >>> float(evaluate(RMSE(), [0.0, 0.0], [3.0, 3.0]))
-    3.0
-    """
+    """The root of the mean squared error, √(Σ e²/n)."""
 
     def _value(self, sums: Array) -> Array:
         mean = super()._value(sums)
@@ -62,11 +139,7 @@ class RMSE(MSE):
 
 @model
 class MAE(Metric):
-    """The mean absolute error.
-
-    >>> float(evaluate(MAE(), [0.0, 0.0], [3.0, -1.0]))
-    2.0
-    """
+    """The mean absolute error, Σ abs(e)/n."""
 
     def _loss(self, answer: Answer) -> Array:
         return jnp.abs(answer.d - answer.prediction)
@@ -74,7 +147,7 @@ class MAE(Metric):
 
 @model
 class Pinball(Metric):
-    """The mean of the loss that a quantile minimises: max(q e, (q − 1) e), e = d − d̂.
+    """The mean of the loss that a quantile minimises: Σ max(q e, (q − 1) e)/n.
 
     Args:
       q: the quantile that is predicted, in (0, 1).
@@ -106,15 +179,14 @@ class Coverage(Metric):
     of_intervals: ClassVar[bool] = True
 
     def _loss(self, answer: Answer) -> Array:
-        d = answer.d
-        return ((answer.low <= d) & (d <= answer.high)).astype(d.dtype)
+        return ((answer.low <= answer.d) & (answer.d <= answer.high)).astype(answer.d.dtype)
 
 
 @model
 class MASE(Metric):
     """The absolute error over that of predicting the last target again; below 1 is better.
 
-    The first sample has no target before it to compare with, and does not count.
+    Σ abs(e_t)/Σ abs(d_t − d_{t−1}), over samples that have a target before them.
 
     >>> float(evaluate(MASE(), [0.0, 1.5, 2.5], [1.0, 2.0, 3.0]))
     0.5
@@ -129,7 +201,7 @@ class MASE(Metric):
         return terms, jnp.stack([d, jnp.ones_like(d)])
 
     def _value(self, sums: Array) -> Array:
-        return ratio(sums[0], sums[1])
+        return _ratio(*sums)
 
 
 @model
@@ -160,12 +232,12 @@ class R2(Metric):
         terms = state.sums.terms
         filled = jnp.arange(terms.shape[0], dtype=terms.dtype) < state.past[0]
         square, d = jnp.where(filled[:, None], terms, 0).T
-        mean = ratio(long_sum(d), long_sum(filled.astype(d.dtype)))
+        mean = long_sum(d) / jnp.maximum(long_sum(filled.astype(d.dtype)), 1)
         spread = jnp.where(filled, jnp.square(d - mean), 0)
         return self._value(jnp.stack([long_sum(square), long_sum(spread)]))
 
     def _value(self, sums: Array) -> Array:
-        return 1 - ratio(sums[0], sums[1])
+        return 1 - _ratio(*sums)
 
 
 Metrics = Any  # a metric, or a pytree of metrics, such as a dictionary
@@ -223,19 +295,24 @@ def is_metric(node: object) -> bool:
     return isinstance(node, Metric)
 
 
+def _ratio(a: Array, b: Array) -> Array:
+    """Return a/b; NaN where b is 0, with a derivative that is not NaN."""
+    positive = b > 0
+    return jnp.where(positive, a / jnp.where(positive, b, 1), jnp.nan)
+
+
 _each = partial(jax.tree.map, is_leaf=is_metric)
 
 
-def _columns(*columns: Bound) -> tuple[Array | None, ...]:
+def _columns(ds: ArrayLike, prediction: ArrayLike, *bounds: Bound) -> tuple[Array | None, ...]:
     """Return ds, prediction, low and high, of one length and dtype; None stays None."""
-    names = ("ds", "prediction", "low", "high")
-    arrays = {n: real(c) for n, c in zip(names, columns, strict=True) if c is not None}
-    T = arrays["ds"].shape
-    for name, array in arrays.items():
-        if len(T) != 1 or T[0] == 0 or array.shape != T:
+    T, dtype = jnp.shape(real(ds)), real(prediction).dtype
+    columns = (ds, prediction, *bounds)
+    arrays = [None if column is None else real(column) for column in columns]
+    for name, array in zip(("ds", "prediction", "low", "high"), arrays, strict=True):
+        if array is not None and (len(T) != 1 or T[0] == 0 or array.shape != T):
             raise ValueError(f"{name} must be (T,), T ≥ 1, like ds; got {array.shape}, ds {T}")
-    same = jax.tree.map(lambda array: array.astype(arrays["prediction"].dtype), arrays)
-    return tuple(map(same.get, names))
+    return tuple(None if array is None else array.astype(dtype) for array in arrays)
 
 
 @partial(jax.jit, static_argnums=2)

@@ -3,11 +3,8 @@
 How a small product is written decides how the compiler turns it into vector code. Where the copies
 of a learner lie side by side in memory, a sum over an axis takes one vector instruction per term
 for all copies at once. Elsewhere a matrix product is mostly better. :func:`written_for` tells the
-functions of this module where they are.
-
-The engine may fill up the rows of a square matrix with zeros, so that they are longer than the
-matrix is high. All functions here take such a matrix. The product of a vector and such a matrix is
-as long as the rows.
+functions of this module where they are. The engine may fill up the rows of a square matrix with
+zeros: the product of a vector and such a matrix is as long as the rows.
 """
 
 from collections.abc import Iterator
@@ -65,10 +62,7 @@ def vecmat(x: Array, A: Array) -> Array:
 
 
 def vecmat_where(needed: Array, x: Array, A: Array) -> Array:
-    """Return Aᵀx where it is needed, and any numbers where it is not.
-
-    In a kernel a large product is skipped if no copy of the learner needs it.
-    """
+    """Return Aᵀx where it is needed; a kernel skips a large product that no copy needs."""
     if _surroundings.get() == "anywhere" or A.shape[0] <= LARGEST_SUM:
         return vecmat(x, A)
     return _vecmat_or_zero(needed, x, A)
@@ -107,7 +101,7 @@ def symmetric_matvec(P: Array, x: Array) -> Array:
 def symmetric_column(P: Array, j: Array) -> Array:
     """Return column j of a symmetric P."""
     if _summed(P):
-        return column(P, j)
+        return entry(P, j)
     row = jax.lax.dynamic_index_in_dim(P, j, keepdims=False)  # its entries are neighbours in memory
     return row[: P.shape[0]]
 
@@ -126,9 +120,8 @@ def sums_before(x: Array) -> Array:
     """Return, for each entry, the sum of the entries before it.
 
     In a kernel the sums are made by doubling: after j steps an entry holds the sum of the 2^j
-    entries before it. Elsewhere each of these steps would be a separate operation, so that the
-    product with a triangle of ones is faster, up to the size where its m² terms take longer than
-    cumsum.
+    entries before it. Elsewhere each of these steps would be a separate operation, so the product
+    with a triangle of ones is faster, up to the size where its m² terms take longer than cumsum.
 
     >>> [int(total) for total in sums_before(jnp.array([3.0, 1.0, 4.0]))]
     [0, 3, 4]
@@ -147,17 +140,9 @@ def sums_before(x: Array) -> Array:
     return matvec(jnp.tri(m, k=-1, dtype=x.dtype), x)
 
 
-def column(A: Array, j: Array) -> Array:
-    """Return column j of A, for a traced j."""
+def entry(A: Array, j: Array) -> Array:
+    """Return entry j of a vector, or column j of a matrix, for a traced j."""
     if _summed(A):
-        hot = jnp.arange(A.shape[1], dtype=j.dtype) == j
-        return jnp.sum(jnp.where(hot[None, :], A, 0), axis=1)
-    return jax.lax.dynamic_index_in_dim(A, j, axis=1, keepdims=False)
-
-
-def entry(x: Array, j: Array) -> Array:
-    """Return entry j of x, for a traced j."""
-    if _summed(x):
-        hot = jnp.arange(x.shape[0], dtype=j.dtype) == j
-        return jnp.sum(jnp.where(hot, x, 0))
-    return jax.lax.dynamic_index_in_dim(x, j, keepdims=False)
+        hot = jax.lax.broadcasted_iota(j.dtype, A.shape, A.ndim - 1) == j
+        return jnp.sum(jnp.where(hot, A, 0), axis=-1)
+    return jax.lax.dynamic_index_in_dim(A, j, axis=-1, keepdims=False)

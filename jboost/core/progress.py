@@ -1,9 +1,8 @@
 """The display of how far long work has come, on standard error."""
 
-from __future__ import annotations
-
 import sys
 import time
+from typing import Self
 
 PAUSES = (0.2, 10.0)  # seconds between lines, on a terminal and in a log, which would fill up
 PATIENCE = 2.0  # seconds before anything is shown that nobody has asked for
@@ -24,13 +23,9 @@ class Progress:
     """
 
     def __init__(
-        self,
-        title: str = "",
-        total: int = 0,
-        shown: bool | None = True,
-        *,
+        self, title: str = "", total: int = 0, shown: bool | None = True, *,
         pauses: tuple[float, float] = PAUSES,
-    ):
+    ):  # fmt: skip
         self._rewrites = sys.stderr.isatty()
         self._shown = self._rewrites if shown is None else shown
         self._title, self._total, self._count = title, total, 0
@@ -40,7 +35,7 @@ class Progress:
         self._next = self._start + first
         self._used = False
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -76,5 +71,4 @@ class Progress:
 
     def _print(self, text: str, end: str) -> None:
         self._used = True
-        start = "\r\x1b[K" if self._rewrites else ""
-        print(f"{start}{text}", end=end, file=sys.stderr, flush=True)
+        print("\r\x1b[K" * self._rewrites + text, end=end, file=sys.stderr, flush=True)

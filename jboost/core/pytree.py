@@ -24,10 +24,7 @@ MODELS: dict[str, type] = {}  # every public class made by `model`: those a chec
 
 
 def name_of(cls: type) -> str:
-    """The name of a class in a checkpoint.
-
-    The library's own classes are named without their module, so that they may move.
-    """
+    """Return a class's name in a checkpoint; the library's own go without a module and may move."""
     ours = cls.__module__.partition(".")[0] == "jboost"
     return cls.__qualname__ if ours else f"{cls.__module__}.{cls.__qualname__}"
 
@@ -59,14 +56,8 @@ def model(cls: _Class) -> _Class:
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
     meta_names = [field.name for field in fields if field.metadata.get("static")]
     data_names = [field.name for field in fields if not field.metadata.get("static")]
+    keys = [*map(jax.tree_util.GetAttrKey, data_names)]
     structure, children = _values_of(meta_names), _values_of(data_names)
-
-    def flatten(node: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return children(node), structure(node)
-
-    def flatten_with_keys(node: Any) -> tuple[list[Any], tuple[Any, ...]]:
-        keys = map(jax.tree_util.GetAttrKey, data_names)
-        return [*zip(keys, children(node), strict=True)], structure(node)
 
     def unflatten(meta: tuple[Any, ...], data: Iterable[Any]) -> Any:
         node = object.__new__(cls)
@@ -74,7 +65,12 @@ def model(cls: _Class) -> _Class:
             object.__setattr__(node, name, value)
         return node
 
-    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+    jax.tree_util.register_pytree_with_keys(
+        cls,
+        lambda node: ([*zip(keys, children(node), strict=True)], structure(node)),
+        unflatten,
+        lambda node: (children(node), structure(node)),
+    )
     if not cls.__name__.startswith("_"):
         MODELS[name_of(cls)] = cls
     return cls

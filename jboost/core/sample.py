@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeVar
 
 import jax
@@ -13,51 +12,32 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core.numerics import known, usable
-from jboost.core.pytree import Key
+from jboost.core.pytree import Key, static
 
 _State = TypeVar("_State")
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=("x", "d", "good", "weight", "repeats", "key"),
-    meta_fields=("most_repeats",),
-)
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Sample:
     """An input, its answer, and how much to make of them.
 
-    x: the input, (r,). Its unusable entries (NaN, infinite or beyond 1e15) are 0, except for
-      a learner that takes missing entries and finds them for itself.
-    d: the target; 0 where the sample is not good.
-    good: whether the sample can be learned from. Where it is False, ``learn`` must return the
-      state as it was.
-    weight: the importance λ ≥ 0 of the sample; 0 where it is not good.
-    repeats: how often the sample is to be learned: the Python number 1, or an array.
-    key: the key of the whole run, or None. A learner that draws folds its step count into it.
-    most_repeats: the largest number that ``repeats`` can be, or None where nobody knows.
+    An entry of the input that is NaN, infinite or beyond 1e15 is unusable.
     """
 
-    x: Array
-    d: Array
-    good: Array
-    weight: Array
-    repeats: ArrayLike = 1
-    key: Key = None
-    most_repeats: int | None = None
+    x: Array  # (r,); unusable entries are 0, except for a learner that takes missing entries
+    d: Array  # the target; 0 where the sample is not good
+    good: Array  # whether it can be learned from; if not, `learn` returns the state as it was
+    weight: Array  # the importance λ ≥ 0; 0 where the sample is not good
+    repeats: ArrayLike = 1  # how often it is to be learned: the Python number 1, or an array
+    key: Key = None  # of the whole run; a learner that draws folds its step count into it
+    most_repeats: int | None = static(default=None)  # the largest `repeats`; None if not known
 
     @classmethod
     def of(
-        cls,
-        x: ArrayLike,
-        d: ArrayLike,
-        *,
-        dtype: DTypeLike,
-        takes_missing: bool = False,
-        weight: ArrayLike = 1.0,
-        repeats: ArrayLike = 1,
-        key: Key = None,
-    ) -> Sample:
+        cls, x: ArrayLike, d: ArrayLike, dtype: DTypeLike, takes_missing: bool = False,
+        weight: ArrayLike = 1.0, repeats: ArrayLike = 1, key: Key = None,
+    ) -> Sample:  # fmt: skip
         """Make the sample of an input and its target, which may both be unusable."""
         d, good = jnp.asarray(d, dtype), jnp.ones((), bool)
         bare = cls(jnp.asarray(x, dtype), d, good, jnp.asarray(weight, dtype), repeats, key)
@@ -69,20 +49,19 @@ class Sample:
         It is not good where that has an unusable entry, unless the learner takes missing entries.
         """
         if takes_missing:
-            return dataclasses.replace(self, x=x)
-        clean = dataclasses.replace(self, x=known(x, x.dtype))
-        return clean.only_if(jnp.all(usable(x)))
+            return self.replace(x=x)
+        return self.replace(x=known(x, x.dtype)).only_if(jnp.all(usable(x)))
 
     def with_target(self, d: Array) -> Sample:
         """Return the sample with another target; it is not good where that is unusable."""
-        return dataclasses.replace(self, d=d).only_if(usable(d))
+        return self.replace(d=d).only_if(usable(d))
 
     def only_if(self, condition: Array) -> Sample:
         """Return the sample, no longer good where the condition does not hold."""
         good = self.good & condition
         d = jnp.where(good, self.d, jnp.zeros((), self.d.dtype))
         weight = jnp.where(good, self.weight, jnp.zeros((), self.weight.dtype))
-        return dataclasses.replace(self, d=d, good=good, weight=weight)
+        return self.replace(d=d, good=good, weight=weight)
 
     def replace(self, **changes: Any) -> Sample:
         """Return the sample with other values of some fields."""
@@ -108,8 +87,7 @@ class Sample:
     def keep(self, new: _State, old: _State) -> _State:
         """Return ``new`` where the sample counts, ``old`` bit for bit where it does not.
 
-        For what learns a sample once, however heavy it is and however often it is repeated. A
-        sample that is not good, or whose weight or repeats are zero, does not count.
+        For what learns a sample once, however heavy it is and however often it is repeated.
         """
         return _where(self.counts, new, old)
 

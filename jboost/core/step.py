@@ -1,7 +1,5 @@
 """One step of a run: predict, then learn. And the fold of it over time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,7 +11,6 @@ from jboost.core.learner import Learner, State
 from jboost.core.pytree import Key
 
 
-@jax.tree_util.register_pytree_node_class
 class Info(dict[str, Any]):
     """What is known about one step: ``info["lam"]`` or ``info.lam``."""
 
@@ -24,42 +21,28 @@ class Info(dict[str, Any]):
             names = ", ".join(sorted(self))
             raise AttributeError(f"this model reports no {name!r}; it reports {names}") from None
 
-    def tree_flatten(self) -> tuple[list[Any], tuple[str, ...]]:
-        names = tuple(sorted(self))
-        return [self[name] for name in names], names
 
-    @classmethod
-    def tree_unflatten(cls, names: tuple[str, ...], values: list[Any]) -> Info:
-        return cls(zip(names, values, strict=True))
-
+jax.tree_util.register_pytree_node(
+    Info,
+    lambda info: ([info[name] for name in sorted(info)], tuple(sorted(info))),
+    lambda names, values: Info(zip(names, values, strict=True)),
+)
 
 Observe = Callable[[State, Info], Any]
 
 
 class Trace(NamedTuple):
-    """What a run leaves behind, over time.
+    """What a run leaves behind, over time."""
 
-    prediction: (T,), each made before its answer was seen.
-    skipped: (T,), True where nothing was learned because x or d was NaN, infinite or beyond 1e15.
-    observed: what ``observe`` returned, stacked; None without it.
-    """
-
-    prediction: Array
-    skipped: Array
-    observed: Any
+    prediction: Array  # (T,), each made before its answer was seen
+    skipped: Array  # (T,), whether nothing was learned: x or d was NaN, infinite or beyond 1e15
+    observed: Any  # what `observe` returned, stacked; None without it
 
 
 def step(
-    model: Learner,
-    state: State,
-    x: Array,
-    d: Array,
-    key: Key,
-    observe: Observe | None = None,
-    *,
-    weight: ArrayLike = 1.0,
-    has_answer: Array | None = None,
-) -> tuple[State, Trace]:
+    model: Learner, state: State, x: Array, d: Array, key: Key, observe: Observe | None = None, *,
+    weight: ArrayLike = 1.0, has_answer: Array | None = None,
+) -> tuple[State, Trace]:  # fmt: skip
     """Predict, then learn; return the state after the sample and the trace of the step.
 
     Where it is known before whether a sample has an answer, ``has_answer`` saves the learning of
@@ -70,7 +53,7 @@ def step(
     if has_answer is None:
         after = model.learn(state, sample)
     else:
-        after = jax.lax.cond(
+        after = jax.lax.cond(  # the sample in a closure, so that its Python numbers stay such
             has_answer, lambda state: model.learn(state, sample), lambda state: state, state
         )
     observed = None
@@ -81,12 +64,7 @@ def step(
 
 
 def over_time(
-    model: Learner,
-    state: State,
-    xs: Array,
-    ds: Array,
-    key: Key,
-    observe: Observe | None = None,
+    model: Learner, state: State, xs: Array, ds: Array, key: Key, observe: Observe | None = None
 ) -> tuple[State, Trace]:
     """Fold :func:`step` over the rows of a stream."""
     return jax.lax.scan(

@@ -6,22 +6,18 @@ import jax
 import jax.numpy as jnp
 
 from jboost.core.learner import Learner, State
+from jboost.core.pytree import Key
 
 
 class StateSize(NamedTuple):
-    """The arguments of ``init`` that make a state of certain shapes, and the axes beyond them.
+    """The arguments of ``init`` that make a state of certain shapes, and the axes beyond them."""
 
-    num_features: the number of inputs.
-    dtype: the name of the dtype of the inputs.
-    batch: the leading axes of every leaf, for states of many streams or trials; () without them.
-    """
-
-    num_features: int
-    dtype: str
-    batch: tuple[int, ...]
+    num_features: int  # the number of inputs
+    dtype: str  # the name of the dtype of the inputs
+    batch: tuple[int, ...]  # the leading axes of all leaves, for states of many streams or trials
 
 
-def _init(model: Learner, num_features: int, dtype: str, key: jax.Array | None) -> State:
+def _init(model: Learner, num_features: int, dtype: str, key: Key) -> State:
     return model.init(num_features, jnp.dtype(dtype), key=key)
 
 
@@ -29,8 +25,8 @@ def _init(model: Learner, num_features: int, dtype: str, key: jax.Array | None) 
 _shapes_of_init = jax.jit(_init, static_argnames=("num_features", "dtype")).eval_shape
 
 
-def template(model: Learner, num_features: int, dtype: str, key: jax.Array | None = None) -> State:
-    """A state of the model whose leaves are shapes and dtypes instead of arrays.
+def template(model: Learner, num_features: int, dtype: str, key: Key = None) -> State:
+    """Return a state of the model whose leaves are shapes and dtypes instead of arrays.
 
     >>> import jboost as jb
     >>> template(jb.SGD(0.1), 3, "float32").w.shape
@@ -42,7 +38,7 @@ def template(model: Learner, num_features: int, dtype: str, key: jax.Array | Non
 
 
 def mismatch(expected: State, state: State, batch: tuple[int, ...] = ()) -> str | None:
-    """Where a state differs from a template, in words; ``batch`` are leading axes of every leaf.
+    """Say where a state differs from a template; ``batch`` are leading axes of every leaf.
 
     >>> import jboost as jb
     >>> mismatch(template(jb.SGD(0.1), 3, "float32"), jb.SGD(0.1).init(2))
@@ -61,10 +57,8 @@ def mismatch(expected: State, state: State, batch: tuple[int, ...] = ()) -> str 
     return None
 
 
-def size_of(
-    model: Learner, state: State, key: jax.Array | None, num_features: int | None = None
-) -> StateSize:
-    """The size of a state of the model; a ``ValueError`` if the state belongs to another model.
+def size_of(model: Learner, state: State, key: Key, num_features: int | None = None) -> StateSize:
+    """Return the size of a state; a ``ValueError`` says that it belongs to another model.
 
     >>> import jboost as jb
     >>> size_of(jb.Newton(), jb.Newton().init(3), None)
@@ -95,8 +89,8 @@ def size_of(
     )
 
 
-def _search_width(model: Learner, state: State, dtype: str, key: jax.Array | None) -> int:
-    """The number of features n for which ``init`` makes states as large as this state.
+def _search_width(model: Learner, state: State, dtype: str, key: Key) -> int:
+    """Return the number of features n for which ``init`` makes states as large as this state.
 
     The sum of the lengths of all axes is a polynomial in n, mostly of degree 1: the secant method
     finds n at the third try. A model that treats few columns differently (``Select``) has another
@@ -128,7 +122,7 @@ def _search_width(model: Learner, state: State, dtype: str, key: jax.Array | Non
 
 
 def _batch(expected: State, state: State) -> tuple[int, ...]:
-    """The leading axes of the first leaf of a state that the template does not have."""
+    """Return the leading axes of the first leaf of a state that the template does not have."""
     for shape, leaf in zip(jax.tree.leaves(expected), jax.tree.leaves(state), strict=False):
         return tuple(jnp.shape(leaf)[: max(jnp.ndim(leaf) - len(shape.shape), 0)])
     return ()

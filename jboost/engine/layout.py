@@ -214,7 +214,9 @@ def _laid_out(booster: Boosted, walk: Walk) -> Boosted:
 def _with_idle_settings(model: _Tree, idle: int) -> _Tree:
     leaves, structure = jax.tree.flatten(model)
     pairs = zip(leaves, copies.differs_by_copy(model), strict=True)
-    return structure.unflatten([_with_idle(leaf, idle) if own else leaf for leaf, own in pairs])
+    return structure.unflatten(
+        [_with_idle(leaf, idle) if varies else leaf for leaf, varies in pairs]
+    )
 
 
 def _with_idle(leaf: ArrayLike, idle: int) -> Array:

@@ -50,16 +50,16 @@ def vmap(f: Callable[..., Any], axis_size: int) -> Callable[..., Any]:
 
 
 def _walk(jaxpr: Any, consts: Sequence[_Value], arguments: Sequence[_Value]) -> list[_Value]:
-    known: dict[Any, _Value] = {}
+    values: dict[Any, _Value] = {}
 
     def read(atom: Any) -> _Value:
-        return _Value(atom.val, False) if hasattr(atom, "val") else known[atom]
+        return _Value(atom.val, False) if hasattr(atom, "val") else values[atom]
 
-    known.update(zip(jaxpr.constvars, consts, strict=True))
-    known.update(zip(jaxpr.invars, arguments, strict=True))
+    values.update(zip(jaxpr.constvars, consts, strict=True))
+    values.update(zip(jaxpr.invars, arguments, strict=True))
     for equation in jaxpr.eqns:
         results = _apply(equation, [read(atom) for atom in equation.invars])
-        known.update(zip(equation.outvars, results, strict=True))
+        values.update(zip(equation.outvars, results, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
 
@@ -92,8 +92,8 @@ def _rolled_params(name: str, params: dict[str, Any], equation: Any) -> dict[str
     if name == "broadcast_in_dim" and before and before[0] == after[0]:
         first, *rest = params["broadcast_dimensions"]
         if first == 0:
-            places = (*(place - 1 for place in rest), len(after) - 1)
-            return params | {"shape": (*after[1:], after[0]), "broadcast_dimensions": places}
+            axes = (*(axis - 1 for axis in rest), len(after) - 1)
+            return params | {"shape": (*after[1:], after[0]), "broadcast_dimensions": axes}
     if name == "reshape" and before and after and before[0] == after[0]:
         return params | {"new_sizes": (*after[1:], after[0])}
     return None

@@ -1,8 +1,7 @@
 """The columns of a table: which of them are inputs, what they hold, and the numbers they become.
 
-What the columns hold is decided once, from the first rows of a table (:mod:`.kinds`). A checkpoint
-keeps the decision as JSON, so that a later table is matched by the names of its columns, whatever
-their order.
+:mod:`.reader` decides once what they hold. A checkpoint keeps the decision as JSON, so that a later
+table is matched by the names of its columns, whatever their order.
 
 | kind    | the column holds           | it becomes                                               |
 |---------|----------------------------|----------------------------------------------------------|
@@ -22,7 +21,7 @@ import difflib
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
 BUCKETS = 16  # of a hashed column: with 5 texts, each has a bucket for itself about half the time
 MOST_COLUMNS = 16_384  # of a table; a file that claims more is more likely damaged than that wide
 MOST_INPUTS = MOST_COLUMNS * BUCKETS  # columns of x: as many as that table has if all are hashed
-FEW_ROWS = 32  # up to so many rows, a loop in Python is quicker than the call of Arrow
 
-KINDS = ("number", "boolean", "hashed", "ordinal")
+NUMERIC = ("number", "boolean")
+KINDS = (*NUMERIC, "hashed", "ordinal")
 
 
 class DataError(ValueError):
@@ -46,18 +45,12 @@ class DataError(ValueError):
 
 @dataclass(frozen=True)
 class Column:
-    """An input column of a table.
-
-    name: its name in the table.
-    kind: what it holds; one of ``KINDS``.
-    buckets: how many columns of x a hashed column becomes; 0 for other kinds.
-    values: the texts of an ordinal column, the lowest first; empty for other kinds.
-    """
+    """An input column of a table."""
 
     name: str
-    kind: str = "number"
-    buckets: int = 0
-    values: tuple[str, ...] = ()
+    kind: str = "number"  # what the column holds; one of KINDS
+    buckets: int = 0  # how many columns of x a hashed column becomes; 0 for other kinds
+    values: tuple[str, ...] = ()  # the texts of an ordinal column, the lowest first
 
     @property
     def width(self) -> int:
@@ -72,26 +65,34 @@ class Column:
         return [f"{self.name}#{bucket}" for bucket in range(self.buckets)]
 
     def __str__(self) -> str:
-        match self.kind:
-            case "hashed":
-                return f"{self.name} (text, hashed to {self.buckets} columns)"
-            case "ordinal":
-                return f"{self.name} (ordinal: {' < '.join(self.values)})"
-            case "boolean":
-                return f"{self.name} (true or false)"
-        return self.name
+        details = {
+            "number": "",
+            "boolean": " (true or false)",
+            "hashed": f" (text, hashed to {self.buckets} columns)",
+            "ordinal": f" (ordinal: {' < '.join(self.values)})",
+        }
+        return self.name + details[self.kind]
+
+
+class RawBlock(NamedTuple):
+    """A block of rows as they were read, before they become numbers."""
+
+    table: pa.Table
+    place_of: Callable[[int], str]  # says, for an error, where a row of the table stands
+
+    def without(self, count: int) -> RawBlock:
+        """The block without its first ``count`` rows."""
+        if not count:
+            return self
+        return RawBlock(self.table.slice(count), lambda row: self.place_of(count + row))
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table that are read.
+    """The columns of a table that are read."""
 
-    target: the name of the column to predict.
-    inputs: the input columns, in the order in which a model sees them.
-    """
-
-    target: str
-    inputs: tuple[Column, ...]
+    target: str  # the name of the column to predict
+    inputs: tuple[Column, ...]  # in the order in which a model sees them
 
     def __post_init__(self) -> None:
         if self.width > MOST_INPUTS:
@@ -121,7 +122,7 @@ class Columns:
 
     def as_dict(self) -> dict[str, Any]:
         """A dict that JSON can hold; :meth:`from_dict` reads it."""
-        return {"target": self.target, "inputs": [asdict(column) for column in self.inputs]}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, described: object) -> Columns:
@@ -136,34 +137,24 @@ class Columns:
                 return cls(target, tuple(_column_from_dict(column) for column in inputs))
         raise DataError(f"these are no columns that jboost has written: {described!r:.100}")
 
-    def encode(
-        self, table: pa.Table, place_of: Callable[[int], str], dtype: DTypeLike
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The inputs x (n, width) and targets d (n,) of the rows of an Arrow table.
-
-        Args:
-          table: n rows that have these columns.
-          place_of: says, for an error, where a row of the table stands.
-          dtype: that of x and d.
-        """
-        x = np.empty((table.num_rows, self.width), dtype)
-        d = np.empty((table.num_rows, 1), dtype)
+    def encode(self, block: RawBlock, dtype: DTypeLike) -> tuple[np.ndarray, np.ndarray]:
+        """The inputs x (n, width) and targets d (n,) of a block that has these columns."""
+        x = np.empty((block.table.num_rows, self.width), dtype)
+        d = np.empty((block.table.num_rows, 1), dtype)
         start = 0
         with np.errstate(all="ignore"):  # a number too large for float32 becomes infinite
             for column in self.inputs:
                 end = start + column.width
-                _fill(x[:, start:end], column, table.column(column.name), place_of)
+                _fill(x[:, start:end], column, block)
                 start = end
-            _fill(d, Column(self.target), table.column(self.target), place_of)
+            _fill(d, Column(self.target), block)
         return x, d[:, 0]
 
 
 def refuse_unknown(names: Iterable[str], available: Sequence[str], label: str) -> None:
     """Refuse names that are no columns of the table, and suggest the likeliest column meant."""
     existing = set(available)
-    for name in names:
-        if name in existing:
-            continue
+    for name in (name for name in names if name not in existing):
         lowered = {column.lower(): column for column in available}
         near = difflib.get_close_matches(str(name).lower(), lowered, n=1)
         shown = ", ".join(map(repr, available[:8])) + (", …" if len(available) > 8 else "")
@@ -171,17 +162,13 @@ def refuse_unknown(names: Iterable[str], available: Sequence[str], label: str) -
         raise DataError(f"{label} has no column {name!r}; {hint}")
 
 
-def refuse_repeated(names: Sequence[str], label: str) -> None:
-    """Refuse two columns of one name: columns are told apart by their names."""
+def refuse_names(names: Sequence[str], label: str) -> None:
+    """Refuse more columns than are read, and two columns of one name."""
+    if len(names) > MOST_COLUMNS:
+        raise DataError(f"{label} has {len(names):,} columns; at most {MOST_COLUMNS:,} are read")
     for name, times in collections.Counter(names).most_common(1):
         if times > 1:
             raise DataError(f"{label} has two columns called {name!r}")
-
-
-def refuse_too_many(count: int, label: str) -> None:
-    """Refuse a table with more columns than are read."""
-    if count > MOST_COLUMNS:
-        raise DataError(f"{label} has {count:,} columns; at most {MOST_COLUMNS:,} are read")
 
 
 def bucket(name: str, text: str, buckets: int) -> int:
@@ -201,11 +188,7 @@ def text_codes(values: pa.ChunkedArray) -> tuple[np.ndarray, list[str | None]]:
     """
     pa, compute = extras.need("pyarrow", "io"), extras.need("pyarrow.compute", "io")
     if not pa.types.is_dictionary(values.type):
-        values = values.cast(pa.string())
-        if len(values) <= FEW_ROWS:
-            texts = values.to_pylist()
-            return np.array([-1 if text is None else i for i, text in enumerate(texts)]), texts
-        values = values.dictionary_encode()
+        values = values.cast(pa.string()).dictionary_encode()
     values = values.unify_dictionaries().combine_chunks()
     codes = compute.fill_null(values.indices, -1).to_numpy(zero_copy_only=False)
     return codes.astype(np.int64), values.dictionary.cast(pa.string()).to_pylist()
@@ -220,27 +203,25 @@ def _column_from_dict(described: object) -> Column:
     raise DataError(f"this is no column that jboost has written: {described!r:.100}")
 
 
-def _fill(
-    x: np.ndarray, column: Column, values: pa.ChunkedArray, place_of: Callable[[int], str]
-) -> None:
-    """Fill x, the columns that a column of a table becomes."""
+def _fill(x: np.ndarray, column: Column, block: RawBlock) -> None:
+    """Fill x, the columns that a column of the block becomes."""
     pa = extras.need("pyarrow", "io")
-    if column.kind in ("number", "boolean"):
+    values = block.table.column(column.name)
+    if column.kind in NUMERIC:
         if pa.types.is_boolean(values.type):
             values = values.cast(pa.uint8())
         x[:, 0] = values.cast(pa.float64(), safe=False).to_numpy()
         return
-    codes, texts = text_codes(values)
+    codes, texts = text_codes(values)  # below, the code −1 takes the last of an array
     if column.kind == "ordinal":
-        order: dict[str | None, int] = {text: rank for rank, text in enumerate(column.values)}
-        undeclared = [i for i, text in enumerate(texts) if text is not None and text not in order]
-        for row in np.flatnonzero(np.isin(codes, undeclared))[:1]:
+        order = {text: rank for rank, text in enumerate((*column.values, None))}
+        ranks = np.array([*(order.get(text, -1) for text in texts), order[None]])[codes]
+        for row in np.flatnonzero(ranks < 0)[:1]:
             raise DataError(
-                f"{place_of(int(row))}: {texts[codes[row]]!r:.60} in the column {column.name!r} "
-                f"is none of {', '.join(column.values)}"
+                f"{block.place_of(int(row))}: {texts[codes[row]]!r:.60} in the column "
+                f"{column.name!r} is none of {', '.join(column.values)}"
             )
-        ranks = [order.get(text, np.nan) for text in texts]
-        x[:, 0] = np.array([*ranks, np.nan])[codes]  # the code −1 takes the last
+        x[:, 0] = np.where(ranks == order[None], np.nan, ranks)
         return
     hashes = [-1 if text is None else bucket(column.name, text, column.buckets) for text in texts]
     buckets = np.array([*hashes, -1])[codes]

@@ -1,8 +1,7 @@
 """Reads CSV and text like it, from a file of any size or a pipe.
 
-The text is cut at line ends into blocks of a few megabytes, and Arrow's parser reads each block, so
-that memory stays constant and every error can name its line. A row is one line: a field cannot
-contain a line end.
+Arrow parses the text in blocks of whole lines, a few megabytes each, so that memory stays constant
+and every error can name its line. A row is one line: a field cannot contain a line end.
 """
 
 import contextlib
@@ -13,56 +12,45 @@ import os
 import sys
 import zlib
 from collections.abc import Generator, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from jboost.checkpoints.atomic import PathLike
 from jboost.core import extras
+from jboost.files import reader
 from jboost.files.columns import (
     MOST_COLUMNS,
     Columns,
     DataError,
-    refuse_repeated,
-    refuse_too_many,
+    RawBlock,
+    refuse_names,
     refuse_unknown,
 )
-from jboost.files.kinds import advice, is_number
-from jboost.files.reader import LONGEST_ROW, RawBlock, Reader, first_line, refuse_short
+from jboost.files.reader import LONGEST_ROW, Reader, first_line, is_number
 
 BLOCK_BYTES = 2**22  # of text, parsed at once
-# Smaller blocks are parsed without threads: each thread keeps a megabyte or two of the text it has
-# read, so that thousands of small files would cost as much memory as there are cores, and are read
-# no faster.
+# Smaller blocks are parsed without threads, which would be no faster and keep a megabyte or two of
+# text each: with thousands of small files that is much memory.
 THREADED_BYTES = 2**18
 # What Arrow takes for a missing value, and what public data sets use besides.
 MISSING = ("", "#N/A", "#NA", "-NaN", "-nan", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan",
            "null", "none", "?")  # fmt: skip
+BOOLEANS = ("true", "false", "0", "1")
 DELIMITERS = {"\t": "a tab", ";": "a semicolon", "|": "a bar", ",": "a comma", " ": "a space"}
 
 
 class TextFormat(NamedTuple):
-    """How a text file is written; None is for the default.
+    """How a text file is written; None is for the default."""
 
-    delimiter: the character between fields; by default a comma, in a ``.tsv`` file a tab.
-    decimal: the character before decimals; by default a point.
-    encoding: the encoding of the text, which must extend ASCII; by default UTF-8.
-    header: whether the first line has the names of the columns, as by default. Without a header
-      the columns are called "1", "2", ….
-    """
-
-    delimiter: str | None = None
-    decimal: str | None = None
-    encoding: str | None = None
-    header: bool | None = None
+    delimiter: str | None = None  # between fields; by default a comma, in a .tsv file a tab
+    decimal: str | None = None  # the sign before decimals; by default a point
+    encoding: str | None = None  # any that extends ASCII; by default UTF-8
+    header: bool | None = None  # whether line 1 names the columns; else they are "1", "2", …
 
 
 class _Lines(NamedTuple):
-    """Whole lines of a text.
+    """Whole lines of a text."""
 
-    number: the number of the first line in the text, from 1.
-    text: the lines.
-    """
-
-    number: int
+    number: int  # that of the first line in the text, from 1
     text: bytes
 
     def with_rows(self) -> Iterator[tuple[int, bytes]]:
@@ -86,9 +74,8 @@ class _Lines(NamedTuple):
 class Delimited(Reader):
     """Reads a CSV file, a gzip of a CSV file, or standard input (``-``).
 
-    A file is opened when the reader is made, for its sample, and again for each pass over its rows.
-    Standard input is opened once: its only pass begins with the sample, and every block has the
-    lines that have come in the meantime.
+    A file is opened for its sample, and again for each pass over its rows. The only pass over
+    standard input begins with the sample; a block has the lines that came in the meantime.
     """
 
     def __init__(self, path: PathLike, text_format: TextFormat):
@@ -103,7 +90,8 @@ class Delimited(Reader):
         for name, sign in (("delimiter", self._delimiter), ("decimal", self.decimal)):
             if len(sign) != 1:
                 raise ValueError(f"{name} must be one character; got {sign!r}")
-        self.names, self._lines = self._open()
+        self.names: list[str] = []
+        self._lines = self._below_header()
         sample = next(self._lines, None)
         if sample is None:
             raise DataError(f"{self.label} has a header, in line 1, and no rows")
@@ -114,61 +102,54 @@ class Delimited(Reader):
     def sample(self) -> RawBlock:
         block = self._parsed(self._sample, {})
         if extras.need("pyarrow", "io").binary() in block.table.schema.types:
-            raise self._diagnosis(self._sample, {}, "the text is not in UTF-8")
+            self._refuse(self._sample, {}, "the text is not in UTF-8")
         return block
 
     def blocks(self, columns: Columns, position: int) -> Iterator[RawBlock]:
         refuse_unknown(columns.kinds, self.names, self.label)
         if self.live:
-            position, opened = 0, itertools.chain([self._sample], self._lines)
+            position, blocks = 0, itertools.chain([self._sample], self._lines)
         else:
-            _, opened = self._open()
+            blocks = self._below_header()
         row = 0
-        for lines in opened:
+        for lines in blocks:
             end = row + lines.count_rows()
             if end > position:  # rows before the position are counted and not parsed
                 yield self._parsed(lines, columns.kinds).without(max(position - row, 0))
             row = end
-        refuse_short(self.label, row, position)
+        reader.refuse_short(self.label, row, position)
 
-    def _open(self) -> tuple[list[str], Generator[_Lines]]:
-        """Open the text: the names of the columns, and the lines below the header."""
-        blocks = self._read()
-        number, text = next(blocks, _Lines(1, b""))
-        if not text.strip():
-            raise DataError(f"{self.label} is empty")
-        line, _, rest = text.partition(b"\n")
-        names = self._names(line.removesuffix(b"\r"))
-        first = _Lines(number + 1, rest) if self._header else _Lines(number, text)
+    def _below_header(self) -> Generator[_Lines]:
+        """The blocks of lines that have rows. The first line of all sets the names of columns."""
+        with contextlib.closing(self._blocks_of_lines()) as blocks:
+            for lines in blocks:
+                if lines.number == 1:
+                    if not lines.text.strip():
+                        raise DataError(f"{self.label} is empty")
+                    line, _, rest = lines.text.partition(b"\n")
+                    self.names = self.names or self._names(line.removesuffix(b"\r"))
+                    lines = _Lines(2, rest) if self._header else lines
+                if lines.text.strip():  # all lines of a block may be blank
+                    yield lines
 
-        def below_header() -> Generator[_Lines]:
-            with contextlib.closing(blocks):
-                for lines in itertools.chain([first], blocks):
-                    if lines.text.strip():  # all lines of a block may be blank
-                        yield lines
-
-        return names, below_header()
-
-    def _read(self) -> Generator[_Lines]:
-        """The whole text, in blocks of whole lines."""
-        number, unfinished, size = 1, [], 0  # ``unfinished``: a line whose end is not read yet
+    def _blocks_of_lines(self) -> Generator[_Lines]:
+        number, unfinished = 1, bytearray()  # the beginning of a line whose end is not read yet
         with contextlib.closing(self._bytes()) as pieces:
             for new in pieces:
                 text, end, rest = new.rpartition(b"\n")
                 if end:
-                    lines = self._in_utf8(_Lines(number, b"".join([*unfinished, text, end])))
+                    lines = self._in_utf8(number, b"".join((unfinished, text, end)))
                     number += lines.text.count(b"\n")
-                    unfinished, size = [], 0
+                    unfinished.clear()
                     yield lines
-                unfinished.append(rest)
-                size += len(rest)
-                if size > LONGEST_ROW:
+                unfinished += rest
+                if len(unfinished) > LONGEST_ROW:
                     raise DataError(
                         f"{self.label}, line {number} is longer than {LONGEST_ROW // 2**20} MB: "
                         "this is no text with rows"
                     )
-        if size:
-            yield self._in_utf8(_Lines(number, b"".join(unfinished)))
+        if unfinished or number == 1:
+            yield self._in_utf8(number, bytes(unfinished))
 
     def _bytes(self) -> Generator[bytes]:
         """The bytes of the text as they come; a file that is no text is refused."""
@@ -190,31 +171,26 @@ class Delimited(Reader):
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise DataError(f"{self.label} is a damaged gzip file: {first_line(error)}") from None
 
-    def _in_utf8(self, lines: _Lines) -> _Lines:
+    def _in_utf8(self, number: int, text: bytes) -> _Lines:
         """The lines in UTF-8. Text that should be in UTF-8 is left for Arrow to check."""
-        if self._encoding == "utf-8":
-            return lines
-        recoded = [
-            self._decoded(line, number, self._encoding).encode()
-            for number, line in enumerate(lines.text.split(b"\n"), start=lines.number)
-        ]
-        return _Lines(lines.number, b"\n".join(recoded))
+        if self._encoding != "utf-8":
+            text = self._decoded(text, number, self._encoding).encode()
+        return _Lines(number, text)
 
-    def _decoded(self, line: bytes, number: int, encoding: str = "utf-8") -> str:
+    def _decoded(self, text: bytes, number: int, encoding: str = "utf-8") -> str:
         try:
-            return line.decode(encoding)
+            return text.decode(encoding)
         except UnicodeDecodeError as error:
-            byte = f"byte 0x{line[error.start]:02x} at place {error.start + 1}"
+            before = text[: error.start].split(b"\n")
+            byte = f"byte 0x{text[error.start]:02x} at place {len(before[-1]) + 1}"
             raise DataError(
-                f"{self.label}, line {number} is not in {encoding.upper()} ({byte}); name the "
-                "encoding, such as latin-1, or clean the file"
+                f"{self.label}, line {number + len(before) - 1} is not in {encoding.upper()} "
+                f"({byte}); name the encoding, such as latin-1, or clean the file"
             ) from None
 
     def _names(self, line: bytes) -> list[str]:
         """The names of the columns, from the first line."""
-        text, where = self._decoded(line, 1), f"{self.label}, line 1"
-        refuse_too_many(text.count(self._delimiter) + 1, where)  # to split them takes much memory
-        fields = self._fields(text, where)
+        where, fields = f"{self.label}, line 1", self._fields(line, 1)
         if not self._header:
             return [str(i) for i in range(1, len(fields) + 1)]
         names = [field.strip() or str(i) for i, field in enumerate(fields, start=1)]
@@ -222,87 +198,78 @@ class Delimited(Reader):
             raise DataError(f"{where} holds numbers where names are wanted; is there no header?")
         for delimiter, called in DELIMITERS.items():
             if len(names) == 1 and delimiter in names[0]:
-                raise DataError(f"{where} has one column, {text!r:.60}; is {called} the delimiter?")
-        refuse_repeated(names, where)
+                raise DataError(
+                    f"{where} has one column, {names[0]!r:.60}; is {called} the delimiter?"
+                )
+        refuse_names(names, where)
         return names
 
-    def _fields(self, text: str, where: str) -> list[str]:
+    def _fields(self, line: bytes, number: int) -> list[str]:
+        """The fields of a line, as many as there are columns."""
+        text, where = self._decoded(line, number), f"{self.label}, line {number}"
         if "\r" in text:
             raise DataError(f"{where} has a carriage return within it; end lines with line feeds")
-        try:
-            return next(csv.reader([text], delimiter=self._delimiter), [])
-        except csv.Error as error:
-            raise DataError(f"{where}: {error}") from None
+        count, fields = text.count(self._delimiter) + 1, []
+        if count <= MOST_COLUMNS:  # to split more would take much memory
+            try:
+                fields = next(csv.reader([text], delimiter=self._delimiter), [])
+            except csv.Error as error:
+                raise DataError(f"{where}: {error}") from None
+            count = len(fields)
+        if self.names and count != len(self.names):
+            expected = f"{'the header' if self._header else 'line 1'} has {len(self.names)}"
+            raise DataError(f"{where} has {count:,} fields where {expected}")
+        if count > MOST_COLUMNS:
+            raise DataError(f"{where} has {count:,} columns; at most {MOST_COLUMNS:,} are read")
+        return fields
 
     def _parsed(self, lines: _Lines, kinds: Mapping[str, str]) -> RawBlock:
         """The columns of these kinds; without kinds all columns, of the types they look like."""
         pa, arrow_csv = extras.need("pyarrow", "io"), extras.need("pyarrow.csv", "io")
         types = {"number": pa.float64(), "boolean": pa.bool_()}
+        threads = not self.live and len(lines.text) >= THREADED_BYTES
+        read = arrow_csv.ReadOptions(
+            column_names=self.names, block_size=len(lines.text) + 1, use_threads=threads
+        )
+        convert = arrow_csv.ConvertOptions(
+            column_types={name: types.get(kind, pa.string()) for name, kind in kinds.items()},
+            include_columns=[*kinds],
+            null_values=MISSING,
+            strings_can_be_null=True,
+            decimal_point=self.decimal,
+        )
+        parse = arrow_csv.ParseOptions(delimiter=self._delimiter)
         try:
-            table = arrow_csv.read_csv(
-                pa.BufferReader(lines.text),
-                read_options=arrow_csv.ReadOptions(
-                    column_names=self.names,
-                    block_size=len(lines.text) + 1,
-                    use_threads=not self.live and len(lines.text) >= THREADED_BYTES,
-                ),
-                parse_options=arrow_csv.ParseOptions(delimiter=self._delimiter),
-                convert_options=arrow_csv.ConvertOptions(
-                    column_types={name: types.get(of, pa.string()) for name, of in kinds.items()},
-                    include_columns=[*kinds],
-                    null_values=MISSING,
-                    strings_can_be_null=True,
-                    decimal_point=self.decimal,
-                ),
-            )
+            table = arrow_csv.read_csv(pa.BufferReader(lines.text), read, parse, convert)
         except pa.ArrowInvalid as error:
-            raise self._diagnosis(lines, kinds, error) from None
-        if table.num_rows != lines.count_rows():
-            raise self._diagnosis(lines, kinds, "the rows are not as many as the lines")
-        return RawBlock(table, lambda row: f"{self.label}, line {lines.line_of(row)}")
+            reason = first_line(error)
+        else:
+            if table.num_rows == lines.count_rows():
+                return RawBlock(table, lambda row: f"{self.label}, line {lines.line_of(row)}")
+            reason = "the rows are not as many as the lines"
+        self._refuse(lines, kinds, reason)
 
-    def _diagnosis(self, lines: _Lines, kinds: Mapping[str, str], reason: object) -> DataError:
-        """The error of the first line that is wrong; ``reason`` where no line is found wrong."""
+    def _refuse(self, lines: _Lines, kinds: Mapping[str, str], reason: str) -> NoReturn:
+        """Refuse the first line that is wrong; for ``reason`` where no line is found wrong."""
         *_, target = (None, *kinds)
         for number, line in lines.with_rows():
-            where = f"{self.label}, line {number}"
-            try:
-                text = self._decoded(line, number)
-                count = text.count(self._delimiter) + 1
-                fields = self._fields(text, where) if count <= MOST_COLUMNS else []
-            except DataError as error:
-                return error
-            count = len(fields) or count
-            if count != len(self.names):
-                expected = f"{'the header' if self._header else 'line 1'} has {len(self.names)}"
-                return DataError(f"{where} has {count:,} fields where {expected}")
+            where, fields = f"{self.label}, line {number}", self._fields(line, number)
             for name, field in zip(self.names, fields, strict=True):
-                if expected := self._expected(field, kinds.get(name)):
-                    return DataError(
-                        f"{where}: {field!r:.60} in the column {name!r} is not {expected}; "
-                        f"{advice(name == target)}"
-                    )
-        return DataError(f"{self.label}, from line {lines.number} on: {first_line(reason)}")
-
-    def _expected(self, field: str, kind: str | None) -> str | None:
-        """What a column of this kind should hold instead of the field; None if the field fits."""
-        if field in MISSING:
-            return None
-        if kind == "number" and not is_number(field, self.decimal or "."):
-            return "a number"
-        if kind == "boolean" and field.lower() not in ("true", "false", "0", "1"):
-            return "true or false"
-        return None
+                missing, kind = field in MISSING, kinds.get(name)
+                if kind == "number" and not (missing or is_number(field, self.decimal or ".")):
+                    problem = "is not a number"
+                elif kind == "boolean" and not (missing or field.lower() in BOOLEANS):
+                    problem = "is not true or false"
+                else:
+                    continue
+                where = f"{where}: {field!r:.60} in the column {name!r}"
+                raise DataError(f"{where} {problem}; {reader.advice(name == target)}")
+        raise DataError(f"{self.label}, from line {lines.number} on: {reason}")
 
 
 def _checked_encoding(name: str | None) -> str:
     name = (name or "utf-8").lower().replace("utf8", "utf-8")
-    try:
-        extends_ascii = "\n".encode(name) == b"\n"
-    except LookupError:
-        extends_ascii = False
-    if not extends_ascii:
-        raise ValueError(
-            f"encoding must be one that Python knows and that extends ASCII; got {name!r}"
-        )
-    return name
+    with contextlib.suppress(LookupError):
+        if "\n".encode(name) == b"\n":
+            return name
+    raise ValueError(f"encoding must be one that Python knows and that extends ASCII; got {name!r}")

@@ -4,9 +4,9 @@
     1,0.5,0
     2,,0.31
 
-``row`` counts the rows of the stream from 1. The target of a row without an answer is empty. With
-intervals there are two more columns, lower and upper: −inf and inf before the first answer. A
-number is written with the fewest digits that read as the same float.
+``row`` counts from 1. A missing target is empty. With intervals there are two more columns, lower
+and upper: −inf and inf before the first answer. Each number has the fewest digits that read as the
+same float.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ import numpy as np
 from jboost.checkpoints.atomic import PathLike
 from jboost.core import extras
 
-COLUMNS = ("row", "target", "prediction")
-BOUNDS = ("lower", "upper")
 LONGEST_LINE = 256  # bytes: five numbers of at most 24 characters each, and the commas between
 
 
@@ -30,8 +28,8 @@ class Predictions:
     """A file of predictions, or standard output for ``-``: a context manager.
 
     ``length`` is how many bytes were written, all of them whole lines; a checkpoint keeps it. When
-    a run goes on from a checkpoint, its file is cut back to that length, since the lines after it
-    will be written again. A file that does not hold the predictions up to there is left alone.
+    a run goes on, its file is cut back to that length, since the lines after it will be written
+    again. A file that does not hold the predictions up to there is refused and left alone.
 
     Args:
       path: the file, or ``-``.
@@ -44,7 +42,8 @@ class Predictions:
         self, path: PathLike, length: int | None = None, rows: int = 0, *, intervals: bool = False
     ):
         self.path = os.fspath(path)
-        self._columns = [*COLUMNS, *(BOUNDS if intervals else ())]
+        bounds = ("lower", "upper") if intervals else ()
+        self._columns = ["row", "target", "prediction", *bounds]
         self._header = f"{','.join(self._columns)}\n".encode()
         self._standard = self.path == "-"
         self.length = length or 0

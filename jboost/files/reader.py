@@ -1,13 +1,24 @@
-"""The base class of the readers: each reads one kind of data, block by block, as Arrow tables."""
+"""What all readers share: their base class, and the choice of columns from a sample of the data."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from jboost.core import checks
-from jboost.files.columns import Columns, DataError
+import numpy as np
+
+from jboost.core import checks, extras
+from jboost.files.columns import (
+    BUCKETS,
+    NUMERIC,
+    Column,
+    Columns,
+    DataError,
+    RawBlock,
+    refuse_unknown,
+    text_codes,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -15,34 +26,12 @@ if TYPE_CHECKING:
 LONGEST_ROW = 2**24  # bytes; a longer row is a sign of a damaged file
 
 
-class RawBlock(NamedTuple):
-    """A block of rows as they were read, before they become numbers.
-
-    table: the rows.
-    place_of: says, for an error, where a row of the table stands in the data.
-    """
-
-    table: pa.Table
-    place_of: Callable[[int], str]
-
-    def without(self, count: int) -> RawBlock:
-        """The block without its first ``count`` rows."""
-        if not count:
-            return self
-        return RawBlock(self.table.slice(count), lambda row: self.place_of(count + row))
-
-
 class Reader(abc.ABC):
-    """Reads data of one kind.
+    """Reads data of one kind, block by block, as Arrow tables."""
 
-    label: what errors call the data.
-    live: whether the data can only be read once, as they come: standard input.
-    decimal: the sign before decimals in a text; None for data that are no text.
-    """
-
-    label: str
-    live: bool = False
-    decimal: str | None = None
+    label: str  # what errors call the data
+    live: bool = False  # whether the data can only be read once, as they come: standard input
+    decimal: str | None = None  # the sign before decimals in a text; None for other data
 
     @abc.abstractmethod
     def sample(self) -> RawBlock:
@@ -64,6 +53,52 @@ class Reader(abc.ABC):
         refuse_short(self.label, start, position)
 
 
+def choose_columns(
+    reader: Reader,
+    target: str,
+    *,
+    drop: Collection[str] = (),
+    category: Collection[str] = (),
+    ordinal: Mapping[str, Sequence[str]] | None = None,
+    buckets: int = BUCKETS,
+) -> Columns:
+    """Decide from the reader's sample; the arguments are :func:`jboost.files.sources.read`'s."""
+    buckets = checks.whole("buckets", buckets, at_least=2)
+    ordinal = {name: tuple(values) for name, values in (ordinal or {}).items()}
+    sample, label = reader.sample(), reader.label
+    schema = sample.table.schema
+    refuse_unknown((target, *drop, *category, *ordinal), schema.names, label)
+    for name, values in ordinal.items():
+        if len(values) < 2 or len(set(values)) < len(values):
+            expected = "at least two different values, the lowest first"
+            raise ValueError(f"ordinal[{name!r}] must be {expected}; got {values!r}")
+
+    def column_of(name: str) -> Column:
+        if name in ordinal and name not in category:
+            return Column(name, "ordinal", values=ordinal[name])
+        kind = "hashed" if name in category else _kind(name, schema.field(name).type, label)
+        if kind == "hashed" and name not in category:
+            _refuse_numbers(name, sample, reader.decimal, advice(name == target))
+        return Column(name, kind, buckets if kind == "hashed" else 0)
+
+    if (kind := column_of(target).kind) != "number":
+        holds = "true and false" if kind == "boolean" else "text"
+        raise DataError(f"{label}: the target {target!r} must hold numbers, and holds {holds}")
+    inputs = tuple(column_of(name) for name in schema.names if name not in (target, *drop))
+    if not inputs:
+        raise DataError(f"{label} has no column besides the target {target!r} to predict it from")
+    return Columns(target, inputs)
+
+
+def refuse_other_columns(columns: Columns, schema: pa.Schema, label: str) -> None:
+    """Refuse a table that lacks one of the columns, or holds text where they are numbers."""
+    refuse_unknown(columns.kinds, schema.names, label)
+    for name, kind in columns.kinds.items():
+        if _kind(name, schema.field(name).type, label) == "hashed" and kind in NUMERIC:
+            learned = "and numbers were learned from it"
+            raise DataError(f"{label}: the column {name!r} holds text, {learned}")
+
+
 def refuse_short(label: str, rows: int, position: int) -> None:
     """Refuse data with fewer rows than the run to go on with has seen: it is another stream."""
     if rows < position:
@@ -81,3 +116,71 @@ def row_numbers(label: str, start: int) -> Callable[[int], str]:
 def first_line(error: object) -> str:
     """The first line of another library's error message, without control characters."""
     return checks.printable(str(error).partition("\n")[0][:200])
+
+
+def advice(is_target: bool) -> str:
+    """What a user can do about a text among numbers; the target can be no category."""
+    return "correct it" if is_target else "correct it, drop the column or declare it a category"
+
+
+def holds_text(arrow_type: pa.DataType) -> bool:
+    """Whether an Arrow type is a type of text."""
+    types = extras.need("pyarrow.types", "io")
+    string = types.is_string(arrow_type) or types.is_large_string(arrow_type)
+    return string or types.is_string_view(arrow_type)
+
+
+def is_number(text: str, decimal: str = ".") -> bool:
+    """Whether a text reads as a real number, with the sign ``decimal`` before decimals.
+
+    >>> is_number(" 1e3 "), is_number("nan"), is_number("1_000"), is_number("12 km")
+    (True, True, False, False)
+    >>> is_number("1,5", ","), is_number("1.5", ","), is_number("1,5")
+    (True, False, False)
+    """
+    if decimal != ".":
+        text = text.replace(".", "_").replace(decimal, ".")
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text
+
+
+def _kind(name: str, arrow_type: pa.DataType, label: str) -> str:
+    """What a column of an Arrow type holds."""
+    types = extras.need("pyarrow.types", "io")
+    if types.is_dictionary(arrow_type):
+        arrow_type = arrow_type.value_type
+    if types.is_boolean(arrow_type):
+        return "boolean"
+    # The null type is that of a column whose values are all missing so far.
+    numeric = (types.is_integer, types.is_floating, types.is_decimal, types.is_null)
+    if any(test(arrow_type) for test in numeric):
+        return "number"
+    if holds_text(arrow_type):
+        return "hashed"
+    problem = f"{arrow_type}, which is neither number nor text"
+    if types.is_temporal(arrow_type):
+        numbers = "an hour, a weekday, days since a beginning"
+        problem = f"dates or times; make numbers of it ({numbers}), or drop it"
+    raise DataError(f"{label}: the column {name!r} holds {problem}")
+
+
+def _refuse_numbers(name: str, sample: RawBlock, decimal: str | None, advised: str) -> None:
+    """Refuse a column of text if most of it are numbers, with this decimal sign or the other."""
+    codes, texts = text_codes(sample.table.column(name))
+    counts = np.bincount(codes[codes >= 0], minlength=len(texts))
+    present = [(code, text) for code, text in enumerate(texts) if text is not None]
+    odd = [code for code, text in present if not is_number(text, decimal or ".")]
+    other, sign = {".": (",", "a comma"), ",": (".", "a point")}.get(decimal or "", ("", ""))
+    numbers = [code for code, text in present if other and other in text and is_number(text, other)]
+    if 0 < 2 * counts[odd].sum() < counts.sum():
+        problem = f"is not a number, but most of the column {name!r} are; {advised}"
+    elif 2 * counts[numbers].sum() > counts.sum():
+        would_be = f"in the column {name!r} would be a number if {sign} stood before decimals"
+        odd, problem = numbers, f"{would_be}; name the decimal sign, or {advised}"
+    else:
+        return
+    row = int(np.flatnonzero(np.isin(codes, odd))[0])
+    raise DataError(f"{sample.place_of(row)}: {texts[codes[row]]!r:.60} {problem}")

@@ -3,16 +3,10 @@
     source = sources.read("houses.csv", target="price")
     stream = jb.run_stream(model, source)
 
-From a row of a file to the numbers that a model sees there are three steps:
-
-1. :func:`read` opens the data with one of the readers (:mod:`.delimited`, :mod:`.parquet`,
-   :mod:`.tables`) and looks at a sample of the first rows. :mod:`.kinds` decides from the sample
-   what the columns hold.
-2. Each pass over the :class:`Source` has the reader read the data again from the start, or from
-   the row where a run goes on, in blocks of rows. So a file is opened twice for one run: once for
-   the sample, once for the pass. Standard input cannot be opened again: its only pass begins with
-   the rows of the sample.
-3. :mod:`.columns` turns each block into the inputs x and the targets d.
+:func:`read` opens the data with one of the readers (:mod:`.delimited`, :mod:`.tables`), and
+:mod:`.reader` decides from a sample of the first rows what the columns hold. Each pass over the
+:class:`Source` has the reader read the data again, from the start or from the row where a run goes
+on, and :mod:`.columns` turns each block of rows into inputs x and targets d.
 """
 
 from __future__ import annotations
@@ -24,15 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from jboost.checkpoints.atomic import PathLike
 from jboost.core import checks
 from jboost.core.numerics import LARGEST
 from jboost.files.columns import BUCKETS, Column, Columns, DataError, refuse_unknown
 from jboost.files.delimited import Delimited, TextFormat
-from jboost.files.kinds import choose_columns
-from jboost.files.parquet import Parquet
-from jboost.files.reader import Reader, refuse_short, row_numbers
-from jboost.files.tables import BLOCK_ROWS, GATHERED_ROWS, Peeked, Rows, Tables, is_table
+from jboost.files.reader import Reader, choose_columns, refuse_short, row_numbers
+from jboost.files.tables import BLOCK_ROWS, GATHERED_ROWS, Parquet, Peeked, Rows, Tables, is_table
 
 Numbers = tuple[np.ndarray, np.ndarray]  # the inputs x (n, r) and the targets d (n,) of a block
 PlaceOf = Callable[[int], str]  # says, for an error, where a row of a block stands in the data
@@ -59,8 +50,7 @@ def read(
     """Make a stream of a file, a table, an array or any iterable of rows.
 
     Text columns are hashed to ``buckets`` columns each, or numbered in a declared order. Dates are
-    refused. The result is an iterable of blocks (x, d), which :func:`jboost.run_stream` takes; its
-    ``columns`` tell what was decided.
+    refused. The result is an iterable of blocks (x, d), for :func:`jboost.run_stream`.
 
     Args:
       data: the path of a CSV or Parquet file, ``"-"`` for standard input; a pandas, polars or
@@ -73,19 +63,17 @@ def read(
       ordinal: the values of columns that have an order, from the lowest to the highest.
       buckets: how many columns a hashed column becomes, at least 2.
       missing: what becomes of a row with missing, infinite or absurdly large (1e15) inputs. "keep"
-        leaves the row as it is, with NaN for a missing value: a model with ``Impute`` fills it in
-        from the past, any other model skips the row. "skip" makes the target of the row missing, so
-        that no model learns from it; a run counts the row as skipped. "raise" refuses the row, and
-        also a row without a target.
-      block: how many rows make a block of a table, an array or an iterable of rows. For rows that
-        come slowly pass 1.
-      names: the names of the columns of an array, or of rows that are sequences; by default "1",
-        "2", ….
+        leaves them, as NaN where missing: a model with ``Impute`` fills them in from the past, any
+        other model skips the row. "skip" makes the target of the row missing too, so that no model
+        learns from the row. "raise" refuses the row, and also a row without a target.
+      block: how many rows of a table, an array or an iterable make a block; 1 for rows that come
+        slowly.
+      names: the names of the columns of an array or of sequences; by default "1", "2", ….
       delimiter, decimal, encoding, header: how a text file is written; see
         :class:`jboost.files.delimited.TextFormat`.
 
     Raises:
-      DataError: the message says in a sentence what is wrong with the data, and where.
+      DataError: something is wrong with the data; the message says what, and where.
       OSError: the system does not let the file be read.
 
     >>> rows = [{"a": 1.0, "b": "x", "y": 2.0}, {"a": None, "b": "z", "y": 3.0}]
@@ -112,7 +100,7 @@ def read(
 
 
 class Source:
-    """A stream of blocks (x, d), made by :func:`read`.
+    """A stream of blocks (x, d), made by :func:`read`; ``columns`` tells what was decided.
 
     ``source(position)`` is an iterator of the blocks from the row ``position`` on. A source that is
     ``live`` can be read only once, as the rows come; its next row is taken to be that row.
@@ -150,11 +138,16 @@ def _reader(
     data: object, names: Sequence[str] | None, block: int | None, text_format: TextFormat
 ) -> Reader | None:
     """The reader of the data; None for an array, which needs none."""
-    if isinstance(data, (str, os.PathLike)):
-        return _file_reader(data, text_format)
+    path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
+    if path is not None and not _is_parquet(path):
+        return Delimited(path, text_format)
     for option, value in text_format._asdict().items():
+        if value is not None and path is not None:
+            raise ValueError(f"{option} is for text, and {path} is a Parquet file")
         if value is not None:
             raise TypeError(f"{option} is for text files; got {type(data).__name__}")
+    if path is not None:
+        return Parquet(path)
     if is_table(data):
         return Tables(Peeked([data]), block)
     if hasattr(data, "dtype") and hasattr(data, "shape"):
@@ -173,21 +166,13 @@ def _reader(
     return Rows(items, names, block)
 
 
-def _file_reader(path: PathLike, text_format: TextFormat) -> Reader:
-    """The reader of a file, chosen by the first bytes of the file; ``-`` is standard input."""
-    name = os.fspath(path)
-    if name == "-":
-        return Delimited(path, text_format)
+def _is_parquet(path: str) -> bool:
+    if path == "-":  # standard input, which is text
+        return False
     if os.path.isdir(path):
-        raise DataError(f"{name} is a folder; name a file in it")
+        raise DataError(f"{path} is a folder; name a file in it")
     with open(path, "rb") as file:
-        is_parquet = file.read(4) == b"PAR1"
-    if not is_parquet:
-        return Delimited(path, text_format)
-    for option, value in text_format._asdict().items():
-        if value is not None:
-            raise ValueError(f"{option} is for text, and {name} is a Parquet file")
-    return Parquet(path)
+        return file.read(4) == b"PAR1"
 
 
 def _from_reader(reader: Reader, columns: Columns) -> Blocks:
@@ -195,8 +180,8 @@ def _from_reader(reader: Reader, columns: Columns) -> Blocks:
     dtype = np.dtype(jnp.result_type(float))  # here: it may differ in the thread that reads
 
     def blocks(position: int) -> Iterator[tuple[Numbers, PlaceOf]]:
-        for table, place_of in reader.blocks(columns, position):
-            yield columns.encode(table, place_of, dtype), place_of
+        for block in reader.blocks(columns, position):
+            yield columns.encode(block, dtype), block.place_of
 
     return blocks
 
@@ -216,21 +201,22 @@ def _from_array(
     names = list(names or (str(i) for i in range(1, array.shape[1] + 1)))
     if len(names) != array.shape[1]:
         raise ValueError(f"names must be {array.shape[1]}, one per column; got {len(names)}")
-    if target is None and columns is not None:
+    if columns is not None and target is None:
         target = columns.target
-    beside = None if isinstance(target, str) else np.asanyarray(target)
-    if beside is not None and beside.shape != array.shape[:1]:
-        expected = f"the name of a column or an array of shape ({len(array)},)"
-        raise ValueError(f"target must be {expected}; got {target!r:.60}")
     if columns is None:
         called = target if isinstance(target, str) else "target"
         inputs = (Column(name) for name in names if name not in (*drop, called))
         columns = Columns(called, tuple(inputs))
     needed = [column.name for column in columns.inputs]
-    refuse_unknown(
-        [*drop, *needed, *([columns.target] if beside is None else [])], names, "the array"
-    )
-    targets = array[:, names.index(columns.target)] if beside is None else beside
+    refuse_unknown([*drop, *needed], names, "the array")
+    if isinstance(target, str):
+        refuse_unknown([columns.target], names, "the array")
+        targets = array[:, names.index(columns.target)]
+    else:
+        targets = np.asanyarray(target)
+    if targets.shape != array.shape[:1]:
+        expected = f"the name of a column or an array of shape ({len(array)},)"
+        raise ValueError(f"target must be {expected}; got {target!r:.60}")
     indices = [names.index(name) for name in needed]
     all_columns = indices == list(range(array.shape[1]))
 

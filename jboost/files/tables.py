@@ -1,22 +1,33 @@
-"""Reads tables in memory, and rows of any iterable."""
+"""Reads Parquet files of any size, tables in memory, and rows of any iterable."""
 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jboost.checkpoints.atomic import PathLike
 from jboost.core import extras
-from jboost.files.columns import Columns, DataError, refuse_unknown
-from jboost.files.kinds import NUMERIC, refuse_other_kinds
-from jboost.files.reader import RawBlock, Reader, first_line, row_numbers
+from jboost.files import reader
+from jboost.files.columns import (
+    NUMERIC,
+    Columns,
+    DataError,
+    RawBlock,
+    refuse_names,
+    refuse_unknown,
+)
+from jboost.files.reader import LONGEST_ROW, Reader, first_line, refuse_other_columns, row_numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BLOCK_ROWS = 65_536  # of a table
+BLOCK_ROWS = 65_536  # of a table or a file
+BLOCK_NUMBERS, BLOCK_BYTES = 2**23, 2**25  # of a file, if that is fewer rows
+SAMPLE_ROWS = 1000  # of a file
 GATHERED_ROWS = 1024  # of an iterable of rows: so many are waited for before they make a block
 
 
@@ -26,15 +37,11 @@ def is_table(value: object) -> bool:
 
 
 class Peeked:
-    """An iterable whose first items were looked at. An iterator can be gone through only once.
-
-    head: the first items.
-    """
+    """An iterable whose first items, ``head``, were looked at."""
 
     def __init__(self, items: Iterable[Any], count: int = 1):
-        self._items, self._rest = items, iter(items)
+        self._items, self._rest, self._spent = items, iter(items), False
         self.head = list(itertools.islice(self._rest, count))
-        self._spent = False
 
     def __iter__(self) -> Iterator[Any]:
         if self._rest is not self._items:
@@ -43,6 +50,76 @@ class Peeked:
             raise ValueError("the stream is an iterator, which can be gone through only once")
         self._spent = True
         return itertools.chain(self.head, self._rest)
+
+
+class Parquet(Reader):
+    """Reads a Parquet file. The file stays open; each pass reads its row groups from the start."""
+
+    def __init__(self, path: PathLike):
+        self.label = os.fspath(path)
+        arrow_error = extras.need("pyarrow", "io").ArrowException
+        self._errors = (arrow_error, OSError, UnicodeDecodeError)
+        parquet = extras.need("pyarrow.parquet", "io")
+        try:
+            schema = parquet.read_schema(path)
+            self._names: list[str] = schema.names
+            # A text that is repeated is read once: a small file could otherwise fill any memory.
+            texts = [field.name for field in schema if reader.holds_text(field.type)]
+            # What is buffered ahead would all be held until the end of the file.
+            self._file = parquet.ParquetFile(
+                path, read_dictionary=texts, page_checksum_verification=True, pre_buffer=False
+            )
+        except self._errors as error:
+            raise self._damaged(error) from None
+        refuse_names(self._names, self.label)
+        metadata = self._file.metadata
+        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        self._group_rows = [group.num_rows for group in groups]
+        if not (self._names and metadata.num_rows):
+            raise DataError(f"{self.label} has no {'rows' if self._names else 'columns'}")
+        # The size of a row after decompression, as the file itself claims it.
+        longest = max((g.total_byte_size // max(g.num_rows, 1) for g in groups), default=0)
+        if longest > LONGEST_ROW:
+            sizes = f"{longest // 2**20:,} MB; at most {LONGEST_ROW // 2**20} are read"
+            raise DataError(f"{self.label} has rows of {sizes}")
+        self._fitting_rows = BLOCK_BYTES // max(longest, 1)
+
+    def sample(self) -> RawBlock:
+        rows = min(SAMPLE_ROWS, BLOCK_NUMBERS // len(self._names), self._fitting_rows)
+        return next(self._read(self._names, rows))
+
+    def blocks(self, columns: Columns, position: int) -> Iterator[RawBlock]:
+        refuse_other_columns(columns, self._file.schema_arrow, self.label)
+        ends = np.cumsum(self._group_rows)
+        skipped = int(np.searchsorted(ends, position, side="right"))  # row groups before it
+        start = sum(self._group_rows[:skipped])
+        rows = min(BLOCK_ROWS, BLOCK_NUMBERS // columns.width, self._fitting_rows)
+        blocks = self._read([*columns.kinds], rows, skipped, start)
+        return self.from_position(blocks, position, start)
+
+    def _read(
+        self, names: list[str], size: int, skipped: int = 0, row: int = 0
+    ) -> Iterator[RawBlock]:
+        """The rows after the skipped row groups, which have ``row`` rows, ``size`` at a time."""
+        pa = extras.need("pyarrow", "io")
+        groups, total = [*range(skipped, len(self._group_rows))], sum(self._group_rows)
+        batches = self._file.iter_batches(max(size, 1), row_groups=groups, columns=names)
+        while True:
+            try:
+                batch = next(batches, None)
+                if batch is not None:
+                    batch.validate(full=True)  # text may not be in UTF-8
+            except self._errors as error:
+                raise self._damaged(error, f", from row {row + 1} on") from None
+            if batch is None:
+                break
+            yield RawBlock(pa.Table.from_batches([batch]), row_numbers(self.label, row))
+            row += batch.num_rows
+        if row != total:
+            raise self._damaged(f"it claims {total} rows and holds {row}")
+
+    def _damaged(self, error: object, where: str = "") -> DataError:
+        return DataError(f"{self.label}{where} is a damaged Parquet file: {first_line(error)}")
 
 
 class Tables(Reader):
@@ -64,8 +141,7 @@ class Tables(Reader):
         for table in self._tables:
             for start in range(0, len(table), self._block):
                 arrow = self._arrow(table, start)
-                refuse_unknown(columns.kinds, arrow.schema.names, self.label)
-                refuse_other_kinds(columns, arrow.schema, self.label)
+                refuse_other_columns(columns, arrow.schema, self.label)
                 yield RawBlock(arrow, row_numbers(self.label, row))
                 row += arrow.num_rows
 
@@ -78,11 +154,7 @@ class Tables(Reader):
 
 
 class Rows(Reader):
-    """Reads rows: dicts, or sequences of one length.
-
-    The columns of dicts are the keys of the first rows; a row without one of the keys has a missing
-    value there.
-    """
+    """Reads rows: sequences of one length, or dicts, in which a missing key is a missing value."""
 
     label = "the stream"
 

@@ -1,18 +1,14 @@
 """Fleets: one model for each of very many streams, whose samples arrive in any order.
 
 A block is rows (stream, x, d) in the order of their arrival: a stream may have no row in it, or
-several. A block changes only the states of the streams in it, each in the order of that stream's
-rows, so that every stream's run is the same as if the stream were alone.
-
-The states of all streams are one array, a row of words for each (:mod:`jboost.engine.packing`).
-On a CPU one kernel walks the rows of a block and changes the states in place. On other devices the
-rows are taken in rounds, each stream at most once in a round: gather, ``vmap``, scatter.
-Several devices share the streams by ``shard_map``. To have two cores as two devices, call
-``jax.config.update("jax_num_cpu_devices", 2)`` before JAX's first computation.
+several. Every stream's run is the same as if the stream were alone. The states of all streams are
+one array, a row of words for each (:mod:`jboost.engine.packing`). Several devices share the
+streams: ``jax.config.update("jax_num_cpu_devices", 2)`` makes two devices of two cores.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,21 +20,19 @@ from jboost.core import DType, Key, Learner, State, checks
 from jboost.core.numerics import dtype_of
 from jboost.core.step import Trace
 from jboost.engine.folds import plan_for
+from jboost.engine.kernel import key_words
 from jboost.engine.packing import Packing
 from jboost.fleets import loops
 from jboost.running import blocks
 from jboost.running.run import checked_key, checked_stream
-from jboost.sweeps import program
 from jboost.sweeps.devices import SPLIT, Device, sharding_of
+from jboost.sweeps.jobs import example_state
 
 
 class FleetState(NamedTuple):
-    """The states of all streams.
+    """The states of all N streams, on D devices."""
 
-    words: (D, ceil(N / D), width), the packed states; stream i is row i // D on device i % D.
-    """
-
-    words: Array
+    words: Array  # (D, ceil(N / D), width), packed states; stream i is row i // D on device i % D
 
 
 class Fleet:
@@ -75,33 +69,31 @@ class Fleet:
         devices: Iterable[Device] | None = None,
         schedule: str | None = None,
     ):
-        advice = "a learner such as bsgd_wu(…) or SGD(step_size=0.1)"
-        self.model = checks.instance("model", model, Learner, advice)
+        self.model = checks.instance("model", model, Learner, checks.A_LEARNER)
         self.num_streams = checks.whole("num_streams", num_streams, at_least=1)
         self.num_features = checks.whole("num_features", num_features, at_least=1)
         self.key = checked_key(key) if model.needs_key else None
         self.dtype = dtype_of(dtype)
         self._devices = tuple(jax.local_devices() if devices is None else devices)
+        self._rows_per_device = -(-self.num_streams // len(self._devices))
         if schedule is None:
             schedule = "rows" if self._devices[0].platform == "cpu" else "rounds"
-        self._by_rounds = checks.choice("schedule", schedule, ("rows", "rounds")) == "rounds"
-        self._key_words = None if self.key is None else jax.random.key_data(self.key)
-        generator = None if self.key is None else str(jax.random.key_impl(self.key))
-
-        state = program.example_state(model, self.num_features, self.dtype.name, self.key)
+        checks.choice("schedule", schedule, ("rows", "rounds"))
+        self._key_words, generator = key_words(self.key)
+        state = example_state(model, self.num_features, self.dtype.name, self.key)
         samples = jnp.zeros((2, self.num_features), self.dtype), jnp.zeros(2, self.dtype)
         xs, ds = jax.device_put(samples, self._devices[0])
         plan = plan_for(model, state, xs, ds, self.key, None)
-        loop = "rounds" if self._by_rounds else "kernel" if plan.kernel else "plain"
+        loop = "rounds" if schedule == "rounds" else "kernel" if plan.kernel else "plain"
         self._worth_of_a_call = blocks.samples_per_call(state)
-        self._spec = loops.FleetSpec(
-            Packing.of(state), loop, self._devices, self.num_features, self.dtype, generator
-        )
+        self._spec = loops.FleetSpec(Packing.of(state), loop, self._devices, generator)
 
     def init(self) -> FleetState:
         """The states before any data."""
-        streams = self._streams_by_device()
-        return FleetState(loops.init(self._spec, self.model, self._key_words, streams))
+        sharding, size = sharding_of(self._devices, SPLIT), (self.num_features, self.dtype)
+        streams = jax.device_put(self._streams_by_device(), sharding)
+        words = _init(self._spec.packing, size, self.model, self.key, streams)
+        return FleetState(jax.device_put(words, sharding))
 
     def run(
         self,
@@ -114,41 +106,37 @@ class Fleet:
     ) -> tuple[FleetState, Trace]:
         """Run a block: at each row, the row's stream predicts, then learns.
 
+        Returns the new state, and the trace of the rows, in their order.
+
         Args:
           state: the state that :meth:`init` or the block before returned.
           ids: (n,) numbers of streams, in the order of arrival; a stream may come several times.
           xs: (n, r) inputs.
           ds: (n,) targets; NaN asks for a prediction and teaches nothing.
-          donate: let the new state take the memory of the old one, which saves a copy of all
-            states. The old state cannot be used again.
-
-        Returns:
-          The new state, and the trace of the rows, in their order.
+          donate: let the new state take the memory of the old one, which cannot be used again.
         """
         inputs, targets, _ = checked_stream(xs, ds, jnp.result_type(float))
         streams = self._checked_ids(ids, len(inputs))
         if inputs.shape[1] != self.num_features:
             raise ValueError(f"xs must have {self.num_features} columns; got shape {inputs.shape}")
-        devices = len(self._devices)
-        rows_per_device = -(-self.num_streams // devices)
-        if state.words.shape != (devices, rows_per_device, self._spec.packing.width):
+        devices, most = len(self._devices), self._rows_per_device
+        if state.words.shape != (devices, most, self._spec.packing.width):
             raise ValueError("state does not belong to this fleet; pass what init or run returned")
         inputs, targets = np.asarray(inputs, self.dtype), np.asarray(targets, self.dtype)
         words = state.words if donate else state.words.copy()
-        calls = []
+        run, calls = loops.RUN[self._spec.loop], []
         for rows in self._calls(streams):
             is_row = rows >= 0
-            beyond = devices * (rows_per_device + np.arange(rows.shape[1]))
+            beyond = devices * (most + np.arange(rows.shape[1]))
             block = (
                 np.where(is_row, streams[rows], beyond).astype(np.int32),
                 np.where(is_row[..., None], inputs[rows], 0),
                 np.where(is_row, targets[rows], np.nan).astype(self.dtype),
             )
-            words, trace = loops.run(self._spec, self.model, self._key_words, words, block)
-            calls.append((rows, trace))
+            words, trace = run(self._spec, self.model, self._key_words, words, block)[0]
+            calls.append((rows, is_row, trace))
         prediction, skipped = np.empty(len(streams), self.dtype), np.empty(len(streams), bool)
-        for rows, trace in calls:  # only now: to read a trace is to wait for its call
-            is_row = rows >= 0
+        for rows, is_row, trace in calls:  # only now: to read a trace is to wait for its call
             prediction[rows[is_row]] = np.asarray(trace.prediction)[is_row]
             skipped[rows[is_row]] = np.asarray(trace.skipped)[is_row]
         return FleetState(words), Trace(jnp.asarray(prediction), jnp.asarray(skipped), None)
@@ -170,9 +158,8 @@ class Fleet:
 
     def _streams_by_device(self) -> np.ndarray:
         """(D, ceil(N / D)): the stream of each row of each device; the last stream fills up."""
-        devices = len(self._devices)
-        padded = np.arange(-(-self.num_streams // devices) * devices, dtype=np.int32)
-        return np.minimum(padded, self.num_streams - 1).reshape(-1, devices).T
+        padded = np.arange(self._rows_per_device * len(self._devices), dtype=np.int32)
+        return np.minimum(padded, self.num_streams - 1).reshape(-1, len(self._devices)).T
 
     def _checked_ids(self, ids: ArrayLike | Sequence[int], rows: int | None = None) -> np.ndarray:
         array = np.asarray(ids)
@@ -183,30 +170,34 @@ class Fleet:
             raise TypeError(f"ids must be whole numbers; got dtype {array.dtype}")
         bad = (array < 0) | (array >= self.num_streams)
         if bad.any():
-            row = int(np.argmax(bad))
-            raise ValueError(
-                f"ids must be streams from 0 to {self.num_streams - 1}; row {row} has {array[row]}"
-            )
+            row, last = int(np.argmax(bad)), self.num_streams - 1
+            raise ValueError(f"ids must be streams from 0 to {last}; row {row} has {array[row]}")
         return array.astype(np.int64)
 
     def _calls(self, streams: np.ndarray) -> Iterator[np.ndarray]:
         """The rows (D, L) for each call of the compiled loop; −1 where a device has fewer rows."""
         turn = np.zeros(len(streams), np.int64)  # the round in which a row is taken
-        if self._by_rounds:
+        if self._spec.loop == "rounds":
             order = np.argsort(streams, kind="stable")
             first = np.r_[True, np.diff(streams[order]) > 0]
             turn[order] = np.arange(len(streams)) - np.flatnonzero(first)[np.cumsum(first) - 1]
         devices = len(self._devices)
         for now in range(int(turn.max()) + 1):
-            of_device = [
-                np.flatnonzero((turn == now) & (streams % devices == device))
-                for device in range(devices)
-            ]
-            start = 0
-            for length in blocks.compiled_lengths(max(map(len, of_device)), self._worth_of_a_call):
-                rows = np.full((devices, length), -1)
-                for device, taken in enumerate(of_device):
-                    piece = taken[start : start + length]
-                    rows[device, : len(piece)] = piece
-                yield rows
-                start += length
+            device_of = np.where(turn == now, streams % devices, -1)
+            taken = [np.flatnonzero(device_of == device) for device in range(devices)]
+            lengths = blocks.compiled_lengths(max(map(len, taken)), self._worth_of_a_call)
+            rows = np.full((devices, sum(lengths)), -1)
+            for of_device, numbers in zip(rows, taken, strict=True):
+                of_device[: len(numbers)] = numbers
+            yield from np.split(rows, np.cumsum(lengths)[:-1], axis=1)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _init(packing: Packing, size: Any, model: Learner, key: Key, streams: Array) -> Array:
+    """The packed states of the streams before any data."""
+
+    def pack(stream: Array) -> Array:
+        stream_key = None if key is None else jax.random.fold_in(key, stream)
+        return packing.pack(model.init(*size, key=stream_key))
+
+    return jax.vmap(jax.vmap(pack))(streams)

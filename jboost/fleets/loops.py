@@ -1,6 +1,5 @@
 """The compiled loops over the rows of a block: see :mod:`jboost.fleets.fleet`."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,96 +13,50 @@ from jboost.core.step import Trace
 from jboost.core.step import step as one_step
 from jboost.engine.kernel import key_of, one_kernel, outermost
 from jboost.engine.packing import Packing
-from jboost.sweeps.devices import COPIED, SPLIT, Device, mesh_of
+from jboost.sweeps.devices import COPIED, SPLIT, Device, on_each
 
 Block = tuple[ArrayLike, ArrayLike, ArrayLike]  # streams, xs and ds, by device and row
 Rows = tuple[Array, Array, Array, Array | None]  # positions of states, xs, ds and the keys' data
-Ran = tuple[Array, Trace]  # the packed states after some rows, and the trace of the rows
+Results = tuple[Array, Trace]  # the packed states after the rows, and the trace of the rows
 
 
 class FleetSpec(NamedTuple):
-    """How the blocks of a fleet are compiled: everything that is not an array.
+    """How the blocks of a fleet are compiled: everything that is not an array."""
 
-    packing: how a state is packed into words.
-    loop: "kernel" or "plain" takes row after row, as one kernel or not; "rounds" takes all rows of
-      a call at once.
-    devices: the devices that share the streams.
-    num_features, dtype: the arguments of the model's ``init``.
-    generator: the name of the key's random generator; None for models that do not draw.
-    """
-
-    packing: Packing
-    loop: str
-    devices: tuple[Device, ...]
-    num_features: int
-    dtype: Any
-    generator: str | None
-
-
-@partial(jax.jit, static_argnums=0)
-def init(spec: FleetSpec, model: Learner, words: Array | None, streams: ArrayLike) -> Array:
-    """The packed states of streams (D, …) before any data; ``words`` is the data of the key."""
-
-    def on_device(model: Learner, words: Array | None, streams: Array) -> Array:
-        key = key_of(words, spec.generator)
-
-        def one_stream(stream: Array) -> Array:
-            stream_key = None if key is None else jax.random.fold_in(key, stream)
-            return spec.packing.pack(model.init(spec.num_features, spec.dtype, key=stream_key))
-
-        return jax.vmap(one_stream)(streams)
-
-    return _on_each(spec, on_device, model, words, streams)
-
-
-def run(spec: FleetSpec, model: Learner, words: Array | None, states: Array, block: Block) -> Ran:
-    """Run a block; the packed states after it take the memory of ``states``."""
-    program = _kernel if spec.loop == "kernel" else _plain
-    return program(spec, model, words, states, block)[0]
+    packing: Packing  # how a state is packed into words
+    loop: str  # "kernel" or "plain": row after row; "rounds": all rows of a call at once
+    devices: tuple[Device, ...]  # the devices that share the streams
+    generator: str | None  # the name of the key's generator; None for models that do not draw
 
 
 def _run(
     spec: FleetSpec, model: Learner, words: Array | None, states: Array, block: Block
-) -> tuple[Ran, Any]:
-    """Run a block; the last result is what a kernel must return besides."""
+) -> tuple[Results, Any]:
+    """Run a block, in place of ``states``; the last result is what a kernel must return besides."""
 
     def on_device(model: Learner, words: Array | None, states: Array, block: Any) -> Any:
-        streams, xs, ds = block
+        states, (streams, xs, ds) = jax.tree.map(lambda array: array[0], (states, block))
         key, keys = key_of(words, spec.generator), None
         if key is not None:
             keys = jax.random.key_data(jax.vmap(partial(jax.random.fold_in, key))(streams))
         rows = (streams // len(spec.devices), xs, ds, keys)
         if spec.loop == "kernel":
-            return one_kernel(partial(_by_rows, spec), model, rows, changed=(states,))
-        loop = _by_rounds if spec.loop == "rounds" else _by_rows
-        return loop(spec, model, rows, states), ()
+            results = one_kernel(partial(_by_rows, spec), model, rows, changed=(states,))
+        else:
+            loop = _by_rounds if spec.loop == "rounds" else _by_rows
+            results = loop(spec, model, rows, states), ()
+        return jax.tree.map(lambda array: array[None], results)
 
-    return _on_each(spec, on_device, model, words, states, block)
+    run = on_each(spec.devices, on_device, COPIED, COPIED, SPLIT, SPLIT)
+    return run(model, words, states, block)
 
 
 _plain = outermost(_run, static_argnums=0, donate_argnums=3)
 _kernel = outermost(_run, kernel=True, static_argnums=0, donate_argnums=3)
+RUN = {"kernel": _kernel, "plain": _plain, "rounds": _plain}  # by the loop of a spec
 
 
-def _on_each(
-    spec: FleetSpec, f: Callable[..., Any], model: Learner, words: Array | None, *split: Any
-) -> Any:
-    """f(model, words, …) on every device, with the device's entry of each array of ``split``."""
-
-    def on_device(model: Learner, words: Array | None, *split: Any) -> Any:
-        results = f(model, words, *jax.tree.map(lambda array: array[0], split))
-        return jax.tree.map(lambda array: array[None], results)
-
-    mesh = mesh_of(spec.devices)
-    if mesh is not None:
-        specs = (COPIED, COPIED, *(SPLIT for _ in split))
-        on_device = jax.shard_map(
-            on_device, mesh=mesh, in_specs=specs, out_specs=SPLIT, check_vma=False
-        )
-    return on_device(model, words, *split)
-
-
-def _by_rows(spec: FleetSpec, model: Learner, rows: Rows, states: Array) -> Ran:
+def _by_rows(spec: FleetSpec, model: Learner, rows: Rows, states: Array) -> Results:
     """Take row after row. A row that fills up a call has no target and changes no state.
 
     A step reads the state for the next row, after its own update. If the read came before the
@@ -126,7 +79,7 @@ def _by_rows(spec: FleetSpec, model: Learner, rows: Rows, states: Array) -> Ran:
     return states, trace
 
 
-def _by_rounds(spec: FleetSpec, model: Learner, rows: Rows, states: Array) -> Ran:
+def _by_rounds(spec: FleetSpec, model: Learner, rows: Rows, states: Array) -> Results:
     """Take all rows at once, each of another stream. Positions that fill up lie beyond the last."""
     positions, xs, ds, words = rows
     packed = states.at[positions].get(mode="clip")
@@ -136,7 +89,7 @@ def _by_rounds(spec: FleetSpec, model: Learner, rows: Rows, states: Array) -> Ra
 
 def _step(
     spec: FleetSpec, model: Learner, packed: Array, x: Array, d: Array, words: Array | None
-) -> Ran:
+) -> Results:
     """Predict, then learn: the packed state of one stream after a sample, and its trace."""
     state, key = spec.packing.unpack(packed), key_of(words, spec.generator)
     after, trace = one_step(model, state, x, d, key)

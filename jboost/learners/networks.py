@@ -9,8 +9,7 @@ from jax import Array
 from jax.typing import DTypeLike
 
 from jboost.core import Key, Network, checks, model, static
-from jboost.core.learner import required_key
-from jboost.core.network import Params
+from jboost.core.learner import Params, required_key
 from jboost.core.numerics import dtype_of
 from jboost.core.products import dot, matvec
 

@@ -10,7 +10,6 @@ from jax.typing import ArrayLike
 from jboost.core import DType, Key, Learner, Number, Sample, checks, model, static
 from jboost.core.numerics import dtype_of, geometric, known
 from jboost.core.products import (
-    column,
     dot,
     entry,
     matvec,
@@ -123,7 +122,7 @@ class LeastSquares(Learner):
             k = k_T = vecmat(f, T)
             at_cap = None
         else:
-            c = column(T, turn)
+            c = entry(T, turn)
             a_c = self._excess(dot(c, c), learned)
             f = f - (a_c * dot(c, f)) * c
             k_c, k_T = vecmat_where(a_c > 0, c, T), vecmat(f, T)

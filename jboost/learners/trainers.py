@@ -13,8 +13,7 @@ from jax.flatten_util import ravel_pytree
 from jax.typing import ArrayLike
 
 from jboost.core import DType, Key, Learner, Network, Sample, checks, model, static
-from jboost.core.learner import required_key
-from jboost.core.network import Params
+from jboost.core.learner import Params, required_key
 from jboost.core.numerics import dtype_of, known, usable
 from jboost.core.products import dot
 from jboost.learners.networks import Function, Perceptron

@@ -1,8 +1,7 @@
 """The eight data sets of the paper's Table 1: read from disk, or converted from public files.
 
 A set is a file ``<name>.npz`` with ``x`` (T, r), ``y`` (T,), ``columns`` and ``target``, unscaled
-and in the order of its source. :func:`load` looks in the folder ``$JBOOST_DATA``, then in the
-user's cache folder. :func:`prepare` converts a file that the user downloaded into the cache folder.
+and in the order of its source, in the folder ``$JBOOST_DATA`` or in the user's cache folder.
 Nothing here opens a network connection, and nothing unpickles.
 """
 
@@ -40,7 +39,7 @@ class DataSet(NamedTuple):
     raw: str  # the public file, or the folder of its numbered parts
     kind: str = "arff"  # or csv; or txt, without a header and with the target first
     raw_rows: int | None = None  # the rows that `prepare` takes, if they are not `rows`
-    dropped: tuple[str, ...] = ()  # columns that are neither features nor the target
+    dropped: tuple[str, ...] = ()  # columns that do not predict the target
     nominal: Mapping[str, Mapping[str, float]] = {}  # column -> value -> code
     parts: str = ""  # the pattern of the file names of parts
 
@@ -70,11 +69,7 @@ _SONG = [f"timbre_{kind}_{i + 1}" for kind, n in (("avg", 12), ("cov", 78)) for 
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of the sets, in the order of Table 1; ``SETS[name]`` describes each.
-
-    >>> names()
-    ('mv', 'puma8nh', 'kin8nm', 'compactiv', 'protein', 'onp', 'california', 'ypmsd')
-    """
+    """Return the names of the sets, in the order of Table 1; ``SETS[name]`` describes each."""
     return tuple(SETS)
 
 
@@ -113,11 +108,9 @@ def prepare(name: str, raw_file: str | os.PathLike[str]) -> Path:
       raw_file: the unpacked file ``SETS[name].raw`` from ``SETS[name].source``.
 
     Of ``onp`` it is a folder of ``OnlineNewsPopularity_<n>.csv``, joined in the order of their
-    numbers, or the file of all 39644 articles. The first 39000 are taken, so both give the same
-    set; ``url`` and ``timedelta`` do not predict and are dropped. In ``mv``, brown, red, green
-    become 0, 1, 2; no and yes, as normal and large, become 0 and 1. Of ``ypmsd`` the first 463715
-    songs are taken, the training part of UCI's file. These are NOT the 7000 songs of ``SETS``,
-    which were drawn from them at random.
+    numbers, or the file of all 39644 articles; the first 39000 are taken. Of ``ypmsd`` the first
+    463715 songs are taken, the training part of UCI's file. These are NOT the 7000 songs of
+    ``SETS``, which were drawn from them at random.
 
     An earlier file is replaced whole or not at all. Too few rows give a warning; a malformed or
     foreign file gives a ``ValueError`` that names the line.
@@ -164,10 +157,9 @@ def paper_scaled(xs: ArrayLike, ds: ArrayLike, *, bias: bool = False) -> Stream:
 def stand_in(name: str, rows: int | None = None) -> Stream:
     """Generate a stream with as many features as the named set. This is NOT the data set.
 
-    It is for runs without the data. Errors on it say nothing about the set: label them so.
     The features are Gaussian, of unlike scales and offsets; the target is linear, plus a saturating
     and a product term, plus noise. The name fixes the seed; a shorter stream is the beginning of a
-    longer one, up to rounding.
+    longer one, up to rounding. Errors on it say nothing about the set: label them so.
 
     Args:
       name: one of :func:`names`.
@@ -255,11 +247,11 @@ def _parts(raw: Path, spec: DataSet) -> list[Path]:
     if not raw.is_dir():
         return [raw]
     matches = [(re.fullmatch(spec.parts, path.name), path) for path in raw.iterdir()]
-    parts = sorted((int(match[1]), path) for match, path in matches if match)
-    if not parts or [number for number, _ in parts] != list(range(1, len(parts) + 1)):
+    parts = {int(match[1]): path for match, path in matches if match}
+    if not parts or {*parts} != {*range(1, len(parts) + 1)}:
         folder = f" or a folder of {spec.parts}, numbered from 1 without gaps" if spec.parts else ""
         raise ValueError(f"raw_file must be a file{folder}; got {raw}")
-    return [path for _, path in parts]
+    return [parts[number] for number in sorted(parts)]
 
 
 def _convert(spec: DataSet, raw: Path) -> tuple[NDArray, NDArray, NDArray[np.str_]]:
@@ -273,10 +265,9 @@ def _convert(spec: DataSet, raw: Path) -> tuple[NDArray, NDArray, NDArray[np.str
         features = [c for c in header if c not in (spec.target, *spec.dropped)]
         same = features == (columns or features)
         if spec.target not in header or len(features) != spec.features or not same:
-            requirement = f"{spec.features} features and {spec.target!r}, the same in every part"
-            raise ValueError(
-                f"{path} must be {spec.kind} with {requirement}; got columns {header[:100]}"
-            )
+            contents = f"{spec.features} features and {spec.target!r}, the same in every part"
+            got = f"got columns {header[:100]}"
+            raise ValueError(f"{path} must be {spec.kind} with {contents}; {got}")
         columns = features
         codes = {c: code.__getitem__ for c, code in spec.nominal.items()}
         readers = [(header.index(c), codes.get(c, float)) for c in [*features, spec.target]]

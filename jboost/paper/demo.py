@@ -1,8 +1,4 @@
-"""The demonstration: the paper's eight algorithms on its chaotic stream, with two combiners.
-
-``compare`` runs them and returns a result for each; ``table``, ``verdict`` and ``picture`` show the
-results.
-"""
+"""The demonstration: the paper's eight algorithms on its chaotic stream, with two combiners."""
 
 from __future__ import annotations
 
@@ -69,16 +65,15 @@ def algorithms() -> Iterator[Algorithm]:
         "NSGD": NSGD(step_size=0.01, epsilon=0.0),
         "RLS": Newton(forgetting=0.999, ridge=1.0, max_variance=None),
     }
-    reuse = {"max_reuse": MAX_REUSE}
     for name, combiner in combiners.items():
         both: Any = {"m": M, "combiner": combiner, "dependence": DEPENDENCE, "literal": True}
         sgd = both | {"target_mse": TARGET_SGD, "step_size": STEP_SIZE}
         nm = both | {"target_mse": TARGET_NM, "forgetting": FORGETTING, "ridge": RIDGE}
         yield Algorithm("BSGD-WU", name, "SGD", models.bsgd_wu(**sgd))
-        yield Algorithm("BSGD-DR", name, "SGD", models.bsgd_dr(**sgd | reuse))
+        yield Algorithm("BSGD-DR", name, "SGD", models.bsgd_dr(**sgd, max_reuse=MAX_REUSE))
         yield Algorithm("BSGD-RU", name, "SGD", models.bsgd_ru(**sgd))
         yield Algorithm("BNM-WU", name, "NM", models.bnm_wu(**nm))
-        yield Algorithm("BNM-DR", name, "NM", models.bnm_dr(**nm | reuse))
+        yield Algorithm("BNM-DR", name, "NM", models.bnm_dr(**nm, max_reuse=MAX_REUSE))
         yield Algorithm("BNM-RU", name, "NM", models.bnm_ru(**nm))
 
 
@@ -109,14 +104,12 @@ def compare(
         pool.shutdown(cancel_futures=True)
 
     say("now each once more, for the time per step")
-    results: list[Result] = []
-    singles: dict[str, float] = {}
+    results, singles = list[Result](), dict[str, float]()
     for job, algorithm in jobs.items():
         start = time.perf_counter()
         trace_of(algorithm)
         microseconds = 1e6 * (time.perf_counter() - start) / length
-        trace = job.result()
-        # On the host in float64: nothing to compile.
+        trace = job.result()  # its errors are computed on the host: nothing to compile
         error = np.asarray(trace.prediction, np.float64) - np.asarray(ds, np.float64)
         ase = np.cumsum(error**2) / np.arange(1, length + 1)
         mse = float(ase[-1])
@@ -128,7 +121,6 @@ def compare(
 
 def _spent(state: State, info: Info) -> tuple[Array, Array]:
     """Return the mean λ and the updates of a step; a single learner learns each sample once."""
-    del state
     if "lam" not in info:
         return jnp.ones(()), jnp.ones((), jnp.int32)
     return jnp.mean(info.lam), jnp.sum(info.updates)
@@ -137,13 +129,11 @@ def _spent(state: State, info: Info) -> tuple[Array, Array]:
 def table(results: list[Result]) -> str:
     """Return the results as text, grouped by combiner, with a legend of the columns."""
     lines = ["combiner  algorithm      MSE   ratio  mean λ  updates  µs/step"]
-    rule = "─" * len(lines[0])
     group = ""
     for row in results:
-        label = ""
-        if row.combiner != group:
-            label = group = row.combiner
-            lines.append(rule)
+        label, group = row.combiner if row.combiner != group else "", row.combiner
+        if label:
+            lines.append("─" * len(lines[0]))
         lines.append(
             f"{label:<8}  {row.algorithm:<9}  {row.mse:7.4f}  {row.ratio:6.3f}  {row.mean_lam:6.3f}"
             f"  {row.updates:7.2f}  {row.microseconds:7.2f}"

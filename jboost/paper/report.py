@@ -67,18 +67,14 @@ class TheoryReport:
         return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in record.items()}
 
     def __str__(self) -> str:
-        m, sm2 = len(self.weight), self.target_mse
         head = " k  weighted MSE  Λ/T = mean λ  bound on it  updates  expected"
-        lines = [
-            f"{self.samples:,} samples, {m} learners, σ_m² {sm2:.4g}, κ {self.kappa:.4g}",
-            "",
-            head,
-            "─" * len(head),
-        ]
-        for k in range(m):
-            sign = "≥ κ" if self.weight[k] >= self.kappa else "< κ"
+        title = f"{self.samples:,} samples, {len(self.weight)} learners"
+        lines = [f"{title}, σ_m² {self.target_mse:.4g}, κ {self.kappa:.4g}", "", head]
+        lines.append("─" * len(head))
+        for k, weight in enumerate(self.weight):
+            sign = "≥ κ" if weight >= self.kappa else "< κ"
             lines.append(
-                f"{k + 1:2d}  {_cell(self.weighted_mse[k], 12)}  {_cell(self.weight[k], 8)} {sign}"
+                f"{k + 1:2d}  {_cell(self.weighted_mse[k], 12)}  {_cell(weight, 8)} {sign}"
                 f"  {_cell(self.weight_bound[k], 11)}  {_cell(self.updates[k], 7)}"
                 f"  {_cell(self.expected_updates[k], 8)}"
             )
@@ -95,16 +91,13 @@ class TheoryReport:
         return "\n".join(lines)
 
     def _lemma1_in_words(self) -> str:
-        M, mse, limit, reason = (
-            getattr(self.lemma1, name) for name in ("learners", "mse", "desired_mse", "reason")
-        )
-        if M is None:
-            return f"Lemma 1: {reason}."
-        holds = "holds" if mse <= limit else "does not hold"
-        return (
-            f"Lemma 1: M = {M}, the mean of the first M has MSE {mse:.4g}; "
-            f"at most {limit:.4g} {holds}{f' ({reason})' if reason else ''}."
-        )
+        lemma = self.lemma1
+        if lemma.learners is None:
+            return f"Lemma 1: {lemma.reason}."
+        holds = "holds" if lemma.mse <= lemma.desired_mse else "does not hold"
+        holds += f" ({lemma.reason})" if lemma.reason else ""
+        mean = f"the mean of the first M has MSE {lemma.mse:.4g}"
+        return f"Lemma 1: M = {lemma.learners}, {mean}; at most {lemma.desired_mse:.4g} {holds}."
 
     def _theorem2_in_words(self) -> str:
         bounded = np.isfinite(self.weight_bound)
@@ -132,9 +125,7 @@ def theory_report(
     """
     checks.instance("model", model, Boosted, "a booster, as boost(…) makes")
     if not isinstance(trace.observed, dict) or not trace.observed.keys() >= {*_RECORDED}:
-        raise ValueError(
-            "trace must be of run(…, observe=jboost.report.observe); it lacks the record"
-        )
+        raise ValueError("trace must be of run(…, observe=jboost.report.observe); it has no record")
     targets = np.unique(np.asarray(model.emphasis.target_mse, np.float64)).tolist()
     if len(targets) != 1:
         raise ValueError(f"model must have one target_mse for all learners; got {targets}")
@@ -157,48 +148,35 @@ def theory_report(
     if lemma1.learners is not None and not lemma1.reason and delta.max() > 1:
         lemma1 = lemma1._replace(reason=f"δ reached {delta.max():.3g}, the proof needs at most 1")
     return TheoryReport(
-        samples=len(d),
-        kappa=kappa,
-        target_mse=sm2,
-        weighted_mse=weighted_mse,
-        weight=lam.mean(axis=0),
-        gamma=gamma,
-        zeta2=zeta2,
-        weight_bound=bound,
-        bound_reasons=reasons,
-        updates=updates.mean(axis=0),
-        expected_updates=expected_updates,
-        lemma1=lemma1,
-        desired_mse=theory.desired_mse(sm2, kappa),
-        mse=float(np.mean((d - prediction) ** 2)),
-        cost=cost,
-    )
+        samples=len(d), kappa=kappa, target_mse=sm2, weighted_mse=weighted_mse,
+        weight=lam.mean(axis=0), gamma=gamma, zeta2=zeta2, weight_bound=bound,
+        bound_reasons=reasons, updates=updates.mean(axis=0), expected_updates=expected_updates,
+        lemma1=lemma1, desired_mse=theory.desired_mse(sm2, kappa),
+        mse=float(np.mean((d - prediction) ** 2)), cost=cost,
+    )  # fmt: skip
 
 
 def _weight_bounds(
     model: Boosted, gamma: Floats, zeta2: Floats, sm2: float
 ) -> tuple[Floats, tuple[str, ...], Floats]:
     """Return Theorem 2's bound for each learner, why it is missing, and the γ it was taken at."""
-    emphasis = model.emphasis
-    conditions: theory.Conditions = "corrected"
+    emphasis, conditions = model.emphasis, "corrected"
     dependence = np.broadcast_to(np.asarray(emphasis.dependence, np.float64), gamma.shape)
     if emphasis.guarantee is not None:  # Algorithm 1: δ is σ², without spread, and c is 1/2
         gamma = np.broadcast_to(np.asarray(emphasis.guarantee, np.float64), gamma.shape)
         dependence, conditions = np.full(gamma.shape, 0.5), "converged"
-    bounds, reasons = np.full(gamma.shape, np.nan), []
+    bounds, reasons = np.full(gamma.shape, np.nan), [""] * len(gamma)
     for k, (g, z, c) in enumerate(zip(gamma, zeta2, dependence, strict=True), start=1):
         if k == 1 or c == 0:
-            bounds[k - 1], reason = 1.0, ""
+            bounds[k - 1] = 1.0
         elif sm2 == 0:
-            reason = "σ_m² = 0"
+            reasons[k - 1] = "σ_m² = 0"
         elif not 0 < g <= 1:
-            reason = f"the mean of δ is {g:.4g}, not in (0, 1]"
+            reasons[k - 1] = f"the mean of δ is {g:.4g}, not in (0, 1]"
         else:
-            point = (k, float(g), float(z), sm2)
-            options: Any = {"dependence": float(c), "conditions": conditions}
+            point, options = (k, g, z, sm2), {"dependence": c, "conditions": conditions}
             bounds[k - 1] = theory.weight_bound(*point, **options)
-            reason = theory.weight_bound_reason(*point, **options)
-        reasons.append(reason)
+            reasons[k - 1] = theory.weight_bound_reason(*point, **options)
     return bounds, tuple(reasons), gamma
 
 
@@ -208,8 +186,8 @@ def _work(model: Boosted, lam: Floats, updates: Floats, r: int) -> tuple[Floats,
     first_order = all(isinstance(learner, SGD | NLMS) for learner in learners)
     second_order = all(isinstance(learner, LeastSquares) for learner in learners)
     mode, K = _MODES.get(type(model.mode)), getattr(model.mode, "max_reuse", 1)
-    unknown: dict[str, float] = {"printed": math.nan, "corrected": math.nan, "made": math.nan}
-    if mode is None:  # a mode of the user's own
+    unknown: dict[str, float] = dict.fromkeys(("printed", "corrected", "made"), math.nan)
+    if mode is None:  # a mode that the user wrote
         return np.full(model.m, math.nan), unknown
     expected = theory.updates(lam, mode, K, corrected=True).mean(axis=0)
     if not (first_order or second_order):

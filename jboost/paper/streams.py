@@ -12,7 +12,7 @@ def stationary(key: Array, T: int, *, correlation: float = 0.5) -> tuple[Array, 
     """Draw the paper's stationary stream: d = x₁ + x₂ + 1 + ν, x = [x₁ x₂ 1], var ν = 0.01.
 
     (x₁, x₂) is jointly Gaussian, then each is scaled to [0, 1] by its range over the whole stream.
-    The paper does not give their correlation; ``correlation`` in (−1, 1) is our choice.
+    The paper does not give their correlation, in (−1, 1).
 
     >>> xs, ds = stationary(jax.random.key(0), 1000)
     >>> xs.shape, ds.shape
@@ -44,8 +44,8 @@ def duffing(T: int) -> tuple[Array, Array]:
     for t in range(T + 2):
         x[t] = before
         before, now = now, 2.75 * now - now**3 - 0.2 * before
-    xs = np.stack([x[:-2], x[1:-1], np.ones(T)], axis=1)
-    return jnp.asarray(xs, jnp.result_type(float)), jnp.asarray(x[2:], jnp.result_type(float))
+    xs, dtype = np.stack([x[:-2], x[1:-1], np.ones(T)], axis=1), jnp.result_type(float)
+    return jnp.asarray(xs, dtype), jnp.asarray(x[2:], dtype)
 
 
 # For each quarter of the stream: the two thresholds of x₁ + x₂ between its three linear pieces, and
@@ -59,11 +59,11 @@ _QUARTERS = (
 
 
 def piecewise(key: Array, T: int, *, noise: float = 0.1) -> tuple[Array, Array]:
-    """Draw a piecewise linear stream whose pieces change at every quarter.
+    """Draw a stream of three linear pieces, chosen by x₁ + x₂, that change at every quarter.
 
-    The pieces are from lines that are commented out in the paper's source: x₁ + x₂ chooses one of
-    three linear pieces, and each quarter has pieces of its own. x = [x₁ x₂ 1] with (x₁, x₂) uniform
-    on [0, 1]². The source gives neither its Φ₀, here (1, 1), nor the noise's standard deviation.
+    The pieces are from lines that are commented out in the paper's source. x = [x₁ x₂ 1] with
+    (x₁, x₂) uniform on [0, 1]². The source gives neither its Φ₀, here (1, 1), nor the standard
+    deviation of the noise.
 
     >>> xs, ds = piecewise(jax.random.key(0), 400)
     >>> xs.shape, ds.shape
@@ -74,8 +74,7 @@ def piecewise(key: Array, T: int, *, noise: float = 0.1) -> tuple[Array, Array]:
     key_x, key_noise = jax.random.split(checks.key("key", key))
     xs = _with_ones(jax.random.uniform(key_x, (T, 2)))
     quarter = jnp.arange(T) * 4 // T
-    thresholds = jnp.asarray([thresholds for thresholds, _ in _QUARTERS], xs.dtype)[quarter]
-    pieces = jnp.asarray([pieces for _, pieces in _QUARTERS], xs.dtype)[quarter]
+    thresholds, pieces = (jnp.asarray(v, xs.dtype)[quarter] for v in zip(*_QUARTERS, strict=True))
     piece = jnp.sum(xs[:, :2].sum(axis=1, keepdims=True) >= thresholds, axis=1)
     coefficients = jnp.take_along_axis(pieces, piece[:, None, None], axis=1)[:, 0]
     return xs, jnp.sum(xs * coefficients, axis=1) + noise * jax.random.normal(key_noise, (T,))

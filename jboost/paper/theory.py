@@ -101,10 +101,7 @@ def learners_bound(
     For 0 < σ² ≤ 1/4, 0 < κ < 1, 0 < σ_m² ≤ 1. The proof's 1/(σ ln(1/σ)) lacks a factor T that this
     result has; its inequality is false even so: learners with constant e² ≥ σ_m² have no M.
     Corrected, for all |e^(k)| ≤ 1: M ≤ 1/(κ(1 − ρ)), ρ = b^{σ_m²}(1 + 4σ²(1/b − 1)), b = σ^{2c}
-    (Algorithm 1: c = 1/2), nan if ρ ≥ 1, for σ_m² ≤ ln(1 + 4σ²(1/b − 1))/ln(1/b), itself ≥ 4σ².
-    Proof: let G(l) be 1 − b^l for l ≥ 0, l ln(1/b) below. λ(1 − b^{σ_m² − e²}) is at most
-    G(l^(k+1)) − G(l^(k)), and G ≤ 1, so its sum over t and k ≤ M is at most T; with
-    b^{−e²} ≤ 1 + e²(1/b − 1) and the guarantee it is at least κTM(1 − ρ).
+    (Algorithm 1: c = 1/2), nan if ρ ≥ 1. tests/paper/test_theory.py has the proof.
 
     >>> [round(learners_bound(0.01, 0.1, 0.2, corrected=c), 2) for c in (False, True)]
     [45.24, 70.47]
@@ -202,14 +199,13 @@ def weight_bound_reason(
     >>> weight_bound_reason(2, 0.05, 0.2, 0.25)
     '1 + 2cζ² ln γ = -0.1983 is not positive'
     """
-    args = (k, gamma, zeta2, target_mse)
-    if not np.isnan(weight_bound(*args, dependence=dependence, conditions=conditions)):
+    args, c = (k, gamma, zeta2, target_mse), dependence
+    if not np.isnan(weight_bound(*args, dependence=c, conditions=conditions)):
         return ""
-    alpha = float(_letters(*args, dependence)[-1])
+    alpha = float(_letters(*args, c)[-1])
     if alpha <= 0:
         return f"1 + 2cζ² ln γ = {alpha:.4g} is not positive"
-    corrected = conditions == "corrected"
-    _, first, _ = weight_conditions(*args, dependence=dependence, corrected=corrected)
+    _, first, _ = weight_conditions(*args, dependence=c, corrected=conditions == "corrected")
     return f"the {conditions} {'second' if first else 'first'} condition fails at γ = {gamma:.4g}"
 
 

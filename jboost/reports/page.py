@@ -3,7 +3,7 @@
 import base64
 import html
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 STYLE = """
@@ -32,33 +32,22 @@ def page(title: str, sections: Iterable[tuple[str, str]]) -> str:
     )
 
 
-def text(words: str) -> str:
-    """A paragraph."""
-    return f"<p>{html.escape(words)}</p>"
+def text(words: str, tag: str = "p") -> str:
+    """A paragraph; with the tag ``pre``, text as it would stand in a terminal."""
+    return f"<{tag}>{html.escape(words)}</{tag}>"
 
 
-def preformatted(words: str) -> str:
-    """Text as it would stand in a terminal."""
-    return f"<pre>{html.escape(words)}</pre>"
-
-
-def table(head: list[str], rows: Iterable[list[str]], *, numbers: bool = True) -> str:
-    """A table; with ``numbers`` all columns but the first are set as numbers."""
+def table(head: list[str], rows: Iterable[list[str]]) -> str:
+    """A table with a head, in which all columns but the first are numbers; or a table of texts."""
 
     def line(tag: str, row: list[str]) -> str:
-        first, *others = (html.escape(cell) for cell in row)
-        start = f'<{tag} class="number">' if numbers else f"<{tag}>"
-        cells = [f"<{tag}>{first}</{tag}>", *(f"{start}{cell}</{tag}>" for cell in others)]
-        return f"<tr>{''.join(cells)}</tr>"
+        start = f'<{tag} class="number">' if head else f"<{tag}>"
+        cells = f"</{tag}>{start}".join(html.escape(cell) for cell in row)
+        return f"<tr><{tag}>{cells}</{tag}></tr>"
 
     body = "\n".join(line("td", row) for row in rows)
-    header = f"<thead>{line('th', head)}</thead>\n" if any(head) else ""
+    header = f"<thead>{line('th', head)}</thead>\n" if head else ""
     return f"<table>\n{header}<tbody>\n{body}\n</tbody>\n</table>"
-
-
-def pairs(items: Mapping[str, object]) -> str:
-    """A table of names and values."""
-    return table(["", ""], [[name, str(value)] for name, value in items.items()], numbers=False)
 
 
 def image(figure: Any, description: str) -> str:

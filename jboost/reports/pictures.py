@@ -1,7 +1,6 @@
 """Pictures of a run: its errors beside the controls', its intervals, what each learner did.
 
-Every function draws on the axes that it is given, or on those of a new figure. A booster's λ and z
-are recorded with ``observe``: see :func:`learners_over_time`.
+Every function draws on the axes that it is given, or on those of a new figure.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from numpy.typing import ArrayLike
 
 from jboost import plots
 from jboost.core import extras
+from jboost.reports.accounts import Bands, Curves, Learners, step_of
 from jboost.reports.spans import Spans
-from jboost.reports.tally import Curves
-from jboost.reports.watch import Bands, Learners, step_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,21 +25,22 @@ if TYPE_CHECKING:
 def error_over_time(curves: Curves, *, axes: TwoAxes | None = None) -> TwoAxes:
     """Two panels: the mean squared error so far, and of each span of the stream.
 
-    >>> from jboost.reports.tally import Tally
+    >>> from jboost.reports.accounts import Tally
     >>> from jboost.running.blocks import Block
     >>> tally, d = Tally("mine"), np.arange(9.0)
     >>> tally.add(Block(0, d, d + 0.5, np.zeros(9, bool)))
     >>> [len(ax.lines) for ax in error_over_time(tally.curves())]
     [3, 3]
     """
-    if not len(curves.ends):
+    ends, *errors = curves
+    if not len(ends):
         raise ValueError("there is nothing to draw: no target was seen")
     axes = axes or _new_axes()
     titles = ("mean squared error so far", "mean squared error of each span")
-    for ax, title, by_name in zip(axes, titles, (curves.so_far, curves.within), strict=True):
+    for ax, title, by_name in zip(axes, titles, errors, strict=True):
         model, reference, *others = by_name.items()  # the first style is for the reference
         for style, (name, values) in zip(plots.STYLES, [reference, model, *others], strict=False):
-            ax.plot(curves.ends, values, label=name, **style)
+            ax.plot(ends, values, label=name, **style)
         values = np.concatenate([*by_name.values()])
         if (values[np.isfinite(values)] > 0).any():
             ax.set_yscale("log", nonpositive="mask")
@@ -63,22 +62,15 @@ def intervals_over_time(bands: Bands, *, axes: TwoAxes | None = None) -> TwoAxes
     rows, d, prediction, low, high = bands.last.T
     # A bar for each row, without a line through them: neighbouring rows may be unrelated.
     bounded = np.isfinite(low) & np.isfinite(high)
-    last.vlines(
-        rows[bounded],
-        low[bounded],
-        high[bounded],
-        label=f"{bands.coverage:g} interval",
-        color="#56B4E9",
-        linewidth=min(2.5, 250 / max(len(rows), 1)),
-        zorder=1,
-    )
+    bars = last.vlines(rows[bounded], low[bounded], high[bounded], color="#56B4E9", zorder=1)
+    bars.set(label=f"{bands.coverage:g} interval", linewidth=min(2.5, 250 / max(len(rows), 1)))
     outside = (d < low) | (d > high)
     last.plot(rows, prediction, "_", color="#0072B2", markersize=3, label="prediction")
     last.plot(rows[~outside], d[~outside], ".", color="black", markersize=4, label="answer")
     last.plot(rows[outside], d[outside], ".", color="#D55E00", markersize=4, label="answer outside")
     last.legend(frameon=False, fontsize="small", ncols=2, loc="upper left")
     bottom, top = last.get_ylim()
-    last.set_ylim(bottom, top + 0.3 * (top - bottom))  # room for the legend
+    last.set_ylim(top=top + 0.3 * (top - bottom))  # room for the legend
     _finish(last, f"the last {len(rows):,} rows", "row")
     ends, means = bands.spans.over_time(at_least=100)
     inside.axhline(bands.coverage, color="black", linewidth=1.0, label="wanted")
@@ -97,7 +89,7 @@ def learners_of(
     Where every λ is 1, as in a mixture, the panels are z and the share of each learner.
     """
     first, second = axes or _new_axes()
-    lam, z, T, m = learners.lam, learners.z, learners.rows, learners.m
+    lam, z, T, m = learners.lam, learners.z, learners.spans.rows, learners.m
     if np.nanmin(lam) < 1:
         _heat(first, lam.T, T, m, "λ")
         _heat(second, z.T, T, m, "z")
@@ -116,7 +108,7 @@ def learners_over_time(values: ArrayLike, name: str, *, ax: Axes | None = None) 
     Args:
       values: (T, m), such as λ or z, recorded with ``observe=lambda state, info: info.lam``.
       name: what the values are called.
-      ax: where to draw; by default the only axes of a new figure.
+      ax: where to draw.
 
     >>> import jboost as jb
     >>> model = jb.bsgd_wu(5, target_mse=0.1, step_size=0.1)
@@ -129,23 +121,21 @@ def learners_over_time(values: ArrayLike, name: str, *, ax: Axes | None = None) 
     T, m = array.shape
     spans = Spans(m)
     spans.add(array)
-    return _heat(ax or _new_axes(1)[0], spans.over_time()[1].T, T, m, name)
+    return _heat(plots.axes_or_new(ax), spans.over_time()[1].T, T, m, name)
 
 
 def contributions(y: ArrayLike, z: ArrayLike, d: ArrayLike, *, ax: Axes | None = None) -> Axes:
     """Bars: the share that each learner has in the prediction Σ_k z_k y_k.
 
     It is the learner's share of what the prediction has in common with the target,
-
-        cov(z_k y_k, d) / Σ_j cov(z_j y_j, d).
-
-    The shares add up to one; a learner with a negative share holds the others back.
+    cov(z_k y_k, d) / Σ_j cov(z_j y_j, d). The shares add up to one; a learner with a negative
+    share holds the others back.
 
     Args:
       y: (T, m), the learners' predictions, ``info.y``.
       z: (T, m), their weights, ``info.z``.
       d: (T,), the targets, in any units.
-      ax: where to draw; by default the only axes of a new figure.
+      ax: where to draw.
 
     >>> d = np.array([1.0, 2.0, 4.0])
     >>> ax = contributions(np.stack([d, 2 * d], axis=1), np.full((3, 2), 0.5), d)
@@ -158,7 +148,7 @@ def contributions(y: ArrayLike, z: ArrayLike, d: ArrayLike, *, ax: Axes | None =
         raise ValueError(f"y, z and d must be of one run; got {y.shape}, {z.shape} and {d.shape}")
     finite = np.isfinite(d)
     covariance = (d[finite] - d[finite].mean()) @ (z * y)[finite]
-    return _bars(ax or _new_axes(1)[0], covariance / (covariance.sum() or 1.0))
+    return _bars(plots.axes_or_new(ax), covariance / (covariance.sum() or 1.0))
 
 
 def _heat(ax: Axes, means: np.ndarray, T: int, m: int, name: str) -> Axes:
@@ -166,15 +156,9 @@ def _heat(ax: Axes, means: np.ndarray, T: int, m: int, name: str) -> Axes:
     finite = means[np.isfinite(means)]
     signed = bool((finite < 0).any())
     largest = float(np.abs(finite).max(initial=0.0)) or 1.0
-    image = ax.imshow(
-        means,
-        aspect="auto",
-        interpolation="nearest",
-        extent=(0, T, m + 0.5, 0.5),
-        cmap="PuOr" if signed else "cividis",
-        vmin=-largest if signed else 0.0,
-        vmax=largest,
-    )
+    image = ax.imshow(means, aspect="auto", interpolation="nearest", extent=(0, T, m + 0.5, 0.5))
+    image.set_cmap("PuOr" if signed else "cividis")
+    image.set_clim(-largest if signed else 0.0, largest)
     tickers = extras.need("matplotlib.ticker", "plot")
     ax.yaxis.set_major_locator(tickers.MaxNLocator(10, integer=True, min_n_ticks=1))
     ax.set_ylabel("learner")
@@ -187,8 +171,7 @@ def _bars(ax: Axes, shares: np.ndarray, step: int = 1) -> Axes:
     """Draw a bar for each share; the learners are numbered 1, 1 + step, ...."""
     ax.bar(np.arange(1, step * len(shares) + 1, step), shares, width=0.8 * step, color="#0072B2")
     ax.axhline(0.0, color="black", linewidth=0.8)
-    _label(ax, "share of the prediction", "learner", ticks=10)
-    ax.spines[["top", "right"]].set_visible(False)
+    _label(ax, "share of the prediction", "learner", ticks=10, frame=False)
     return ax
 
 
@@ -199,23 +182,23 @@ def _per_learner(name: str, values: ArrayLike) -> np.ndarray:
     return array
 
 
-def _new_axes(columns: int = 2) -> TwoAxes:
-    """Axes side by side on a new figure: two, or one."""
-    return tuple(plots.grid(1, columns)[1][0])
+def _new_axes() -> TwoAxes:
+    """Two axes side by side on a new figure."""
+    return tuple(plots.grid(1, 2)[1][0])
 
 
 def _finish(ax: Axes, title: str, time: str) -> None:
     """Add titles and a light grid, and remove the frame."""
-    _label(ax, title, time)
+    _label(ax, title, time, frame=False)
     ax.grid(color="0.9", linewidth=0.6)
     ax.margins(x=0.01)
-    ax.spines[["top", "right"]].set_visible(False)
 
 
-def _label(ax: Axes, title: str, below: str, *, ticks: int = 5) -> None:
-    """Add titles, and whole numbers with commas below."""
+def _label(ax: Axes, title: str, below: str, *, ticks: int = 5, frame: bool = True) -> None:
+    """Add titles, and whole numbers with commas below; leave or remove the frame."""
     tickers = extras.need("matplotlib.ticker", "plot")
     ax.xaxis.set_major_locator(tickers.MaxNLocator(ticks, integer=True, min_n_ticks=1))
     ax.xaxis.set_major_formatter(tickers.StrMethodFormatter("{x:,.0f}"))
     ax.set_title(title, fontsize="medium")
     ax.set_xlabel(below)
+    ax.spines[["top", "right"]].set_visible(frame)

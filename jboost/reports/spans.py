@@ -1,12 +1,12 @@
 """Means over spans of a stream: what changed while a run went on, in constant memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+Vectors = Callable[[list[np.ndarray]], np.ndarray]
 
 MOST_SPANS = 128  # enough for a picture; a power of two, so that halving comes out even
 
@@ -55,11 +55,7 @@ class Spans:
         """(width,) the mean over all rows that were looked at."""
         return self._sums.sum(axis=0) / (self._counts.sum() or np.nan)
 
-    def add(
-        self,
-        *arrays: np.ndarray,
-        vectors: Callable[[list[np.ndarray]], np.ndarray] = np.column_stack,
-    ) -> None:
+    def add(self, *arrays: np.ndarray, vectors: Vectors = np.column_stack) -> None:
         """Count rows: arrays (n, …), from whose rows ``vectors`` makes (n, width).
 
         ``vectors`` takes a list of the rows that are looked at, in double precision.
@@ -70,7 +66,11 @@ class Spans:
             self._fill([array[first:last] for array in arrays], vectors)
             first = last
             if self.rows == MOST_SPANS * self._length:
-                self._halve()
+                half = MOST_SPANS // 2
+                for sums in (self._sums, self._counts):
+                    sums[:half] = sums[::2] + sums[1::2]
+                    sums[half:] = 0
+                self._length *= 2
 
     def as_dict(self) -> dict[str, Any]:
         """The means as JSON can hold them."""
@@ -78,7 +78,7 @@ class Spans:
         return {"rows": self.rows, "samples": self._samples, "sums": as_text(numbers)}
 
     @classmethod
-    def from_dict(cls, saved: Mapping[str, Any]) -> Spans:
+    def from_dict(cls, saved: Mapping[str, Any]) -> Self:
         """The means that :meth:`as_dict` described."""
         numbers = from_text(saved["sums"]).reshape(MOST_SPANS, -1)
         samples = None if saved["samples"] is None else int(saved["samples"])
@@ -86,9 +86,7 @@ class Spans:
         spans._counts, spans._sums = numbers[:, 0].copy(), numbers[:, 1:].copy()
         return spans
 
-    def _fill(
-        self, arrays: list[np.ndarray], vectors: Callable[[list[np.ndarray]], np.ndarray]
-    ) -> None:
+    def _fill(self, arrays: list[np.ndarray], vectors: Vectors) -> None:
         """Add rows that fit into the spans, one by one, so that a cut changes no bit."""
         step = max(self._length // (self._samples or self._length), 1)
         first, after = -self.rows % step, self.rows + len(arrays[0])
@@ -98,13 +96,6 @@ class Spans:
         np.add.at(self._sums, spans[counted], values[counted])
         np.add.at(self._counts, spans[counted], 1)
         self.rows = after
-
-    def _halve(self) -> None:
-        half = MOST_SPANS // 2
-        for array in (self._sums, self._counts):
-            array[:half] = array[::2] + array[1::2]
-            array[half:] = 0
-        self._length *= 2
 
 
 def as_text(numbers: ArrayLike) -> str:

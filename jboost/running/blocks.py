@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from jax.typing import DTypeLike
+from numpy.typing import ArrayLike
 
 from jboost.core import State
 from jboost.core.numerics import LARGEST
 from jboost.running.run import check_shapes, checked_stream
 
+Rows = jax.Array | np.ndarray
 Pair = tuple[ArrayLike, ArrayLike]
 StreamSource = Iterable[Pair] | Pair | Callable[[int], Iterable[Pair] | Pair]
 
@@ -28,21 +30,13 @@ LARGEST_BLOCK = 2**24  # bytes
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """The results of a run on one block of its source.
+    """The results of a run on one block of its source."""
 
-    start: how many rows of the stream came before the block.
-    targets: (n,), in the dtype of the run; (n, q) for a model of q targets.
-    prediction: of the shape of the targets; each was made before its target was seen.
-    skipped: of the same shape; True where nothing was learned because x or d was NaN, infinite or
-      beyond 1e15.
-    observed: what ``observe`` returned, stacked over the rows; None without ``observe``.
-    """
-
-    start: int
-    targets: np.ndarray
-    prediction: np.ndarray
-    skipped: np.ndarray
-    observed: Any = None
+    start: int  # how many rows of the stream came before the block
+    targets: np.ndarray  # (n,), in the dtype of the run; (n, q) for a model of q targets
+    prediction: np.ndarray  # like the targets; each was made before its target was seen
+    skipped: np.ndarray  # like the targets; True where x or d was unusable and nothing was learned
+    observed: Any = None  # what ``observe`` returned, stacked over the rows
 
     @cached_property
     def scored(self) -> np.ndarray:
@@ -52,25 +46,17 @@ class Block:
     @cached_property
     def squared_errors(self) -> np.ndarray:
         """The squared errors of the predictions that count, one after the other, in float64."""
-        d, prediction = (
-            array[self.scored].astype(np.float64) for array in (self.targets, self.prediction)
-        )
-        return np.square(prediction - d)
+        prediction = self.prediction[self.scored].astype(np.float64)
+        return np.square(prediction - self.targets[self.scored].astype(np.float64))
 
 
 class PreparedBlock(NamedTuple):
-    """A block that is checked, copied and long enough for the compiled loop.
+    """A block that is checked, copied and long enough for the compiled loop."""
 
-    start: how many rows of the stream came before the block.
-    n: how many rows the block has.
-    xs: (at least n, r) inputs; zeros follow the first n rows.
-    ds: (at least n,) targets, or (at least n, q); NaN follows the first n rows.
-    """
-
-    start: int
-    n: int
-    xs: np.ndarray
-    ds: np.ndarray
+    start: int  # how many rows of the stream came before the block
+    n: int  # how many rows the block has
+    xs: np.ndarray  # (at least n, r) inputs; zeros follow the first n rows
+    ds: np.ndarray  # (at least n,) targets, or (at least n, q); NaN follows the first n rows
 
 
 def compiled_lengths(n: int, call_cost: int) -> list[int]:
@@ -113,17 +99,19 @@ def prepare(
     A pair of arrays is cut into blocks of ``rows`` rows. ``default`` is JAX's default float. With
     ``num_targets`` the targets are (n, num_targets), without it (n,).
     """
-    begin = position if callable(source) else 0
+    row = position if callable(source) else 0
     blocks: Any = source(position) if callable(source) else source
     if _is_pair(blocks):
         xs, ds = (np.asarray(array) if isinstance(array, jax.Array) else array for array in blocks)
         check_shapes(xs, ds, num_targets)
-        blocks = _slices(xs, ds, rows or _rows_of_a_block(xs), position - begin)
-        begin = position
+        most = max(LARGEST_BLOCK // (4 * xs.shape[1]), 1)
+        n = rows or max((length for length in LENGTHS if length <= most), default=most)
+        blocks = ((xs[i : i + n], ds[i : i + n]) for i in range(position - row, len(xs), n))
+        row = min(position, row + len(xs))  # the row that the blocks begin at
     if not isinstance(blocks, Iterable):
         allowed = "an iterable of (x, d) blocks, a pair of arrays, or a function that returns one"
         raise TypeError(f"blocks must be {allowed}; got {blocks!r:.200}")
-    return _prepared(blocks, begin, position, default, num_targets)
+    return _prepared(blocks, row, position, default, num_targets)
 
 
 def _is_pair(source: Any) -> bool:
@@ -131,40 +119,25 @@ def _is_pair(source: Any) -> bool:
     return two and all(hasattr(array, "shape") for array in source)
 
 
-def _rows_of_a_block(xs: np.ndarray) -> int:
-    """The largest length that is compiled and within ``LARGEST_BLOCK``, where one is."""
-    most = max(LARGEST_BLOCK // (4 * xs.shape[1]), 1)
-    return max((length for length in LENGTHS if length <= most), default=most)
-
-
-def _slices(xs: np.ndarray, ds: np.ndarray, rows: int, start: int) -> Iterator[Pair]:
-    if start > len(xs):
-        raise _too_short(len(xs), start)
-    for row in range(start, len(xs), rows):
-        yield xs[row : row + rows], ds[row : row + rows]
-
-
-def _too_short(rows: int, position: int) -> ValueError:
-    return ValueError(
-        f"the source ends after {rows} rows, and the run to go on with had seen {position}: "
-        "it must be the same stream from its beginning, or a function of the position"
-    )
-
-
 def _prepared(
     source: Iterable[Pair], row: int, position: int, default: DTypeLike, num_targets: int | None
 ) -> Iterator[PreparedBlock]:
+    """Check and copy the blocks of a source that begins at ``row``, from ``position`` on."""
     width, dtype = None, None
     for number, block in enumerate(source):
         try:
-            arrays = _checked_block(block, default, width, dtype, num_targets)
+            if _is_empty(block):
+                continue
+            xs, ds, block_dtype = checked_stream(*block, default, num_targets)
+            if xs.shape[1] != (width or xs.shape[1]):
+                raise ValueError(f"xs must have {width} columns, as before; got shape {xs.shape}")
+            if block_dtype != (dtype or block_dtype):
+                problem = f"got {block_dtype} after {dtype}"
+                raise TypeError(f"xs and ds must be of one dtype throughout; {problem}")
         except (TypeError, ValueError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"block {number}, which begins at row {row}: {error}") from None
-        if arrays is None:
-            continue
-        xs, ds, dtype = arrays
-        width = xs.shape[1]
+        width, dtype = xs.shape[1], block_dtype
         seen = max(position - row, 0)  # rows of this block that were run before
         if seen < len(xs):
             # The copy is made before the next block is asked for: a source may reuse its arrays.
@@ -173,7 +146,19 @@ def _prepared(
             yield prepared
         row += len(xs)
     if row < position:
-        raise _too_short(row, position)
+        raise ValueError(
+            f"the source ends after {row} rows, and the run to go on with had seen {position}: "
+            "it must be the same stream from its beginning, or a function of the position"
+        )
+
+
+def _is_empty(block: Any) -> bool:
+    """Whether a block has no rows; an error if the block is no pair."""
+    try:
+        xs, ds = block
+    except (TypeError, ValueError):
+        raise TypeError(f"a block must be a pair (x, d); got {block!r:.200}") from None
+    return all(hasattr(array, "__len__") and len(array) == 0 for array in (xs, ds))
 
 
 @contextlib.contextmanager
@@ -190,31 +175,7 @@ def naming_the_block(start: int) -> Iterator[None]:
         ) from error
 
 
-def _checked_block(
-    block: object,
-    default: DTypeLike,
-    width: int | None,
-    dtype: np.dtype | None,
-    num_targets: int | None,
-) -> tuple[Any, Any, np.dtype] | None:
-    """A block as arrays, with the dtype to cast to; None if the block is empty."""
-    try:
-        xs, ds = block  # type: ignore[misc]
-    except (TypeError, ValueError):
-        raise TypeError(f"a block must be a pair (x, d); got {block!r:.200}") from None
-    if all(hasattr(array, "__len__") and len(array) == 0 for array in (xs, ds)):
-        return None
-    xs, ds, block_dtype = checked_stream(xs, ds, default, num_targets)
-    if width is not None and xs.shape[1] != width:
-        raise ValueError(f"xs must have {width} columns, as before; got shape {xs.shape}")
-    if dtype is not None and block_dtype != dtype:
-        raise TypeError(
-            f"xs and ds must be of one dtype throughout; got {block_dtype} after {dtype}"
-        )
-    return xs, ds, block_dtype
-
-
-def _copy(start: int, xs: np.ndarray, ds: np.ndarray, dtype: np.dtype) -> PreparedBlock:
+def _copy(start: int, xs: Rows, ds: Rows, dtype: np.dtype) -> PreparedBlock:
     n = len(xs)
     longer = min((length for length in LENGTHS if length >= n), default=n + LENGTHS[-1])
     inputs = np.zeros((longer, xs.shape[1]), dtype)  # pages that nobody writes to take no memory
@@ -226,10 +187,9 @@ def _copy(start: int, xs: np.ndarray, ds: np.ndarray, dtype: np.dtype) -> Prepar
 
 
 class Ahead:
-    """A thread that takes blocks from an iterator before they are asked for.
+    """A thread that takes at most ``depth`` blocks from an iterator before they are asked for.
 
-    At most ``depth`` blocks wait. With ``depth`` 0 there is no thread: a block is taken from the
-    iterator when it is asked for.
+    With ``depth`` 0 there is no thread: a block is taken when it is asked for.
     """
 
     def __init__(self, blocks: Iterator[PreparedBlock], depth: int):

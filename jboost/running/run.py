@@ -8,13 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import DTypeLike
+from numpy.typing import ArrayLike
 
 from jboost.core import Key, Learner, State, checks
-from jboost.core.arrays import as_array, cast
-from jboost.core.errors import mean_squared_error
 from jboost.core.learner import instance, required_key
-from jboost.core.numerics import usable
+from jboost.core.numerics import LARGEST, as_array, cast, mean_squared_error
 from jboost.core.step import Observe, Trace
 from jboost.core.template import mismatch, template
 from jboost.engine import fold
@@ -68,7 +67,9 @@ def run(
     checks.choice("on_bad", on_bad, ("skip", "raise"))
     if observe is not None and not callable(observe):
         raise TypeError(f"observe must be a function of (state, info), or None; got {observe!r}")
-    model = for_targets(model, as_array("ds", ds, "(T,) or (T, q)"))
+    answers = as_array("ds", ds, "(T,) or (T, q)")
+    if answers.ndim == 2 and answers.shape[1] > 1 and not isinstance(model, Targets):
+        model = targets(model, answers.shape[1])
     xs, ds, dtype = checked_stream(xs, ds, jnp.result_type(float), targets_of(model))
     xs, ds = cast(xs, dtype), cast(ds, dtype)
     if model.needs_key:
@@ -77,7 +78,7 @@ def run(
         _refuse_bad(model, xs, ds)
     traced = inside_a_transformation(model, state, xs, ds, key)
     if state is None:
-        state = initial(model, xs.shape[1], xs.dtype, key, traced=traced)
+        state = initial(model, xs.shape[1], xs.dtype, key)
     else:
         check_state(model, state, xs, key)
     if isinstance(model, Separate) and observe is None and not traced:
@@ -98,33 +99,13 @@ def mse(model: Learner, xs: ArrayLike, ds: ArrayLike, key: Key = None) -> Array:
     True
     """
     _, trace = run(model, xs, ds, key)
-    prediction, ds = trace.prediction, as_array("ds", ds, "(T,)")
-    if prediction.ndim == 2:
-        prediction, ds = prediction.ravel(), ds.ravel()
-    return mean_squared_error(prediction, ds)
+    return mean_squared_error(trace.prediction.ravel(), as_array("ds", ds, "(T,)").ravel())
 
 
-def learns_from(model: Learner, x: Array, d: Array) -> Array:
-    """Return whether a sample is one the model learns from; of several targets, which."""
-    return usable(d) if model.takes_missing else usable(d) & jnp.all(usable(x))
-
-
-def initial(
-    model: Learner,
-    num_features: int,
-    dtype: DTypeLike,
-    key: Key,
-    *,
-    traced: bool | None = None,
-) -> State:
-    """Return the state before any data.
-
-    ``traced`` says whether a transformation runs, where that is known.
-    """
-    if traced is None:
-        traced = inside_a_transformation(model, key)
-    start = _init if traced else _compiled_init
-    return start(model, num_features, jnp.dtype(dtype), key)
+def initial(model: Learner, num_features: int, dtype: DTypeLike, key: Key) -> State:
+    """Return the state before any data."""
+    init = _init if inside_a_transformation(model, key) else _compiled_init
+    return init(model, num_features, jnp.dtype(dtype), key)
 
 
 def _init(model: Learner, num_features: int, dtype: DTypeLike, key: Key) -> State:
@@ -132,17 +113,6 @@ def _init(model: Learner, num_features: int, dtype: DTypeLike, key: Key) -> Stat
 
 
 _compiled_init = quickly(_init, static_argnames=("num_features", "dtype"))
-
-
-def for_targets(model: Learner, ds: Array | np.ndarray) -> Learner:
-    """Return the model, or one of q targets where ds is (T, q)."""
-    if ds.ndim != 2 or (ds.shape[1] <= 1 and not isinstance(model, Targets)):
-        return model
-    if not isinstance(model, Targets):
-        return targets(model, ds.shape[1])
-    if model.q != ds.shape[1]:
-        raise ValueError(f"ds must have one column per target, here {model.q}; got {ds.shape[1]}")
-    return model
 
 
 def targets_of(model: Learner) -> int | None:
@@ -178,9 +148,8 @@ def check_shapes(xs: Array | np.ndarray, ds: Array | np.ndarray, q: int | None =
         hint = "; pass ds[:, 0]" if ds.ndim == 2 and ds.shape[1] == 1 else ""
         raise ValueError(f"ds must have shape (T,), here ({xs.shape[0]},); got {ds.shape}{hint}")
     if len(ds) != len(xs):
-        raise ValueError(
-            f"xs and ds must be equally long; got {len(xs)} rows and {len(ds)} targets"
-        )
+        lengths = f"{len(xs)} rows and {len(ds)} targets"
+        raise ValueError(f"xs and ds must be equally long; got {lengths}")
     if min(xs.shape) == 0:
         raise ValueError(f"xs must have at least one row and one column; got shape {xs.shape}")
 
@@ -207,14 +176,12 @@ def _refuse_bad(model: Learner, xs: Array, ds: Array) -> None:
     """Name the first row that would be skipped."""
     if checks.is_traced(xs) or checks.is_traced(ds):
         return
-    bad = ~np.asarray(_good(model, xs, ds))
+    numbers = np.asarray(ds).reshape(len(xs), -1)
+    if not model.takes_missing:
+        numbers = np.column_stack([xs, numbers])
+    bad = np.any(~(np.abs(numbers) < LARGEST), axis=1)  # a comparison with NaN is False
     if bad.any():
-        raise bad_rows(xs, ds, np.asarray(bad.reshape(len(xs), -1).any(axis=1)))
-
-
-@jax.jit
-def _good(model: Learner, xs: Array, ds: Array) -> Array:
-    return jax.vmap(lambda x, d: learns_from(model, x, d))(xs, ds)
+        raise bad_rows(xs, ds, bad)
 
 
 def bad_rows(

@@ -15,31 +15,18 @@ from jboost.running.run import checked_key
 
 
 class Reached(NamedTuple):
-    """How far a run has come, with the caller's dict as it was then.
+    """How far a run has come, with the caller's dict as it was then."""
 
-    state: the model's state after ``position`` rows; None at the start.
-    position: how many rows of the stream were run; 0 at the start.
-    skipped: how many of the rows nothing was learned from.
-    scored: how many predictions had a usable target.
-    squared_error: the sum of their squared errors.
-    extra: the caller's own dict, which JSON can hold.
-    """
-
-    state: State = None
-    position: int = 0
-    skipped: int = 0
-    scored: int = 0
-    squared_error: float = 0.0
-    extra: dict[str, Any] = {}  # noqa: RUF012  (never changed)
+    state: State = None  # the model's state after ``position`` rows
+    position: int = 0  # how many rows of the stream were run
+    skipped: int = 0  # how many of the rows nothing was learned from
+    scored: int = 0  # how many predictions had a usable target
+    squared_error: float = 0.0  # the sum of their squared errors
+    extra: dict[str, Any] = {}  # noqa: RUF012  (the caller's dict, for JSON; never changed)
 
 
 class RunFile:
-    """A checkpoint file that nobody else may write to until it is released.
-
-    Args:
-      path: the file.
-      every: after how many blocks the file is to be written.
-    """
+    """A checkpoint file, written after ``every`` blocks; no other process may write to it."""
 
     def __init__(self, path: atomic.PathLike, every: int):
         self._path = os.fspath(path)
@@ -48,9 +35,7 @@ class RunFile:
         self._claim = contextlib.ExitStack()
         self._claim.enter_context(atomic.owning(path))
 
-    def resume(
-        self, model: Learner, key: Key, *, allowed: bool
-    ) -> tuple[Reached, Array | None] | None:
+    def resume(self, model: Learner, key: Key, *, allowed: bool) -> tuple[Reached, Key] | None:
         """How far the run in the file has come, and its key; None where there is no file.
 
         A ``key`` that is given must be the key of that run. Unless resuming is ``allowed``, a file
@@ -64,14 +49,9 @@ class RunFile:
         checkpoint = read(self._path, model)
         try:
             totals = checkpoint.extra["stream"]
-            reached = Reached(
-                checkpoint.state,
-                int(checkpoint.position or 0),
-                int(totals["skipped"]),
-                int(totals["scored"]),
-                float(totals["squared_error"]),
-                dict(checkpoint.extra["caller"]),
-            )
+            counts = int(checkpoint.position or 0), int(totals["skipped"]), int(totals["scored"])
+            error, extra = float(totals["squared_error"]), dict(checkpoint.extra["caller"])
+            reached = Reached(checkpoint.state, *counts, error, extra)
         except (KeyError, TypeError, ValueError):
             raise CheckpointError(f"{self._path} was not written by run_stream") from None
         if key is not None and not _same_key(checked_key(key), checkpoint.key):
@@ -80,13 +60,7 @@ class RunFile:
         return reached, checkpoint.key
 
     def write(
-        self,
-        model: Learner,
-        key: Key,
-        reached: Reached,
-        num_features: int | None,
-        *,
-        at_once: bool,
+        self, model: Learner, key: Key, reached: Reached, width: int | None, *, at_once: bool
     ) -> None:
         """Write a run that has come a block further: at once, or if it is the turn."""
         state, position, skipped, scored, error, extra = reached
@@ -98,16 +72,9 @@ class RunFile:
         self._blocks, self._position = 0, position  # also if it fails: one attempt is enough
         # The error of a model that diverged is not a number that JSON has, so it is kept as text.
         totals = {"skipped": skipped, "scored": scored, "squared_error": repr(error)}
-        save(
-            self._path,
-            model,
-            state,
-            key,
-            position=position,
-            extra={"stream": totals, "caller": extra},
-            num_features=num_features,
-            supply_model=True,
-        )
+        extra = {"stream": totals, "caller": extra}
+        at = {"position": position, "num_features": width}
+        save(self._path, model, state, key, extra=extra, supply_model=True, **at)
 
     def note(self, error: BaseException) -> None:
         """Add to an error how many rows the file holds, read from the file itself."""

@@ -1,19 +1,20 @@
 """Streams without end: a run that takes its data block by block, in constant memory.
 
-A thread pulls the next block from the source, checks it and copies it while the block before is
-computed and the caller looks at the block before that (:mod:`jboost.running.blocks`). The loop is
-compiled for a few lengths only. A block is cut into these, and padded with samples that have no
-target, which leave every state as it was. The checkpoint is :mod:`jboost.running.run_file`'s.
+A thread prepares the next block (:mod:`.blocks`) while the block before is computed and the caller
+looks at the block before that. The loop is compiled for a few lengths only: a block is cut into
+these, and padded with samples without a target, which leave every state as it was.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from jboost.checkpoints import atomic
 from jboost.core import Key, Learner, State, checks
@@ -34,16 +35,11 @@ from jboost.running.run_file import Reached, RunFile
 
 
 class _Running(NamedTuple):
-    """A block whose computation has begun.
-
-    block: the rows.
-    state: the state after the block.
-    traces: the results, one trace for each length that the block was cut into.
-    """
+    """A block whose computation has begun."""
 
     block: PreparedBlock
-    state: State
-    traces: list[Trace]
+    state: State  # after the block
+    traces: list[Trace]  # the results, one trace for each length that the block was cut into
 
 
 def run_stream(
@@ -64,48 +60,40 @@ def run_stream(
 
     The numbers are those of one :func:`jboost.run` over all rows, bit for bit, however the stream
     is cut into blocks. Iterate over the result to have a :class:`~jboost.running.blocks.Block`
-    after each block. Its ``state``, ``position``, ``skipped`` and ``mse`` can be read at any time;
-    after an interruption they stand at the last block that was handed over. ``finish()`` runs to
-    the end without a loop.
+    after each block; ``finish()`` runs to the end without a loop. ``state``, ``position``,
+    ``skipped`` and ``mse`` stand at the last block that was handed over.
 
     With ``checkpoint`` the run is kept in a file, and goes on from there with ``resume``, bit for
     bit. The file counts a block only when the loop has come back for the next block. So the output
     that the loop wrote for the rows in the file is complete; output for later rows will be made
     again. In a ``with`` statement the file is also brought up to date when the loop's own code
-    fails or is interrupted. An exception that ends a run early gets a note that says how many rows
-    the file holds.
+    fails. An exception that ends a run early gets a note of how many rows the file holds.
 
     Args:
       model: any learner.
       blocks: an iterable of (x, d) blocks, x (n, r) and d (n,), of any lengths; or a pair (xs, ds)
         of arrays or memory maps, of which only the rows in use are read; or a function that takes
-        a position in the stream and returns either, from that row on. For a model of q targets,
-        made by :func:`jboost.targets`, d is (n, q).
+        a position in the stream and returns either, from that row on. For a model of q targets d is
+        (n, q).
       key: a ``jax.random.key``, for models that draw; it names the run.
       state: where to begin; by default ``model.init``.
       observe: as for :func:`jboost.run`.
-      block: how many rows of a pair of arrays make a block; by default 65,536, and fewer where that
-        would be more than 16 MB.
+      block: how many rows of a pair of arrays make a block; by default 65,536, within 16 MB.
       on_bad: "skip" or "raise", as for :func:`jboost.run`; a block with a bad row is refused whole.
-      checkpoint: a file that nobody else writes to while the run lasts. A file that exists is only
-        replaced with ``resume``.
+      checkpoint: a file that no other process writes to. A file that exists needs ``resume``.
       every: after how many blocks the file is written; it is also written at the end.
       resume: go on from the file, where there is one: its state takes the place of ``state``, and
         the first ``position`` rows of the source are left out.
-      ahead: how many blocks are prepared ahead, by a thread. With 0 the source is called from the
-        caller's own thread and only when the block before is handed over: for sources that depend
-        on the predictions, or that wait for input that may never come.
+      ahead: how many blocks a thread prepares ahead. With 0 the source is called from the caller's
+        thread when a block is asked for: for sources that depend on the predictions, or wait for
+        input that may never come.
 
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(1000)
-    >>> stream = run_stream(
-    ...     jb.Newton(0.99), ((xs[i : i + 100], ds[i : i + 100]) for i in range(0, 1000, 100))
-    ... )
-    >>> for done in stream:
-    ...     if done.start % 500 == 0:
-    ...         print(done.start, done.prediction.shape, stream.position)
-    0 (100,) 100
-    500 (100,) 600
+    >>> halves = ((xs[rows], ds[rows]) for rows in (slice(0, 500), slice(500, 1000)))
+    >>> stream = run_stream(jb.Newton(0.99), halves)
+    >>> [(done.start, done.prediction.shape, stream.position) for done in stream]
+    [(0, (500,), 500), (500, (500,), 1000)]
     >>> bool(abs(stream.mse - jb.mse(jb.Newton(0.99), xs, ds)) < 1e-6)
     True
     """
@@ -116,44 +104,43 @@ def run_stream(
     rows = None if block is None else checks.whole("block", block, at_least=1)
     every = checks.whole("every", every, at_least=1)
     ahead = checks.whole("ahead", ahead, at_least=0)
-    stream = StreamRun(model, key, state, observe, strict=on_bad == "raise")
-    try:
+    reached, file = Reached(state), None
+    with contextlib.ExitStack() as failed:
         if checkpoint is not None:
-            stream._use(RunFile(checkpoint, every), resume)
+            file = RunFile(checkpoint, every)
+            failed.callback(file.release)
+            reached, key = file.resume(model, key, allowed=resume) or (reached, key)
         if model.needs_key:
-            stream.key = checked_key(stream.key)
-        num_targets = targets_of(model)
-        prepared = prepare(blocks, rows, stream.position, jnp.result_type(float), num_targets)
-        stream._source = Ahead(prepared, ahead)
-    except BaseException:
-        stream._release()
-        raise
-    return stream
+            key = checked_key(key)
+        default = jnp.result_type(float)
+        prepared = prepare(blocks, rows, reached.position, default, targets_of(model))
+        failed.pop_all()  # nothing failed: the run releases the file
+    return StreamRun(model, key, reached, observe, Ahead(prepared, ahead), file, on_bad == "raise")
 
 
-class StreamRun:
+@dataclass(eq=False, repr=False)
+class StreamRun(Iterator[Block], contextlib.AbstractContextManager["StreamRun"]):
     """A run in progress, made by :func:`run_stream`: an iterator of blocks, and a context manager.
 
     ``extra`` is a dict for the caller, kept in the checkpoint and restored on resume.
     """
 
-    def __init__(
-        self, model: Learner, key: Key, state: State, observe: Observe | None, strict: bool
-    ):
-        self.model = model
-        self.key = key
-        self.extra: dict[str, Any] = {}
-        self._observe = observe
-        self._strict = strict
-        self._reached = Reached(state)  # after the block that was handed to the caller
+    model: Learner
+    key: Key
+    _reached: Reached  # after the block that was handed to the caller
+    _observe: Observe | None
+    _source: Ahead
+    _file: RunFile | None
+    _strict: bool  # whether a row that cannot be learned ends the run
+    _next: _Running | BaseException | None = None  # the next block, where it has begun
+    _num_features: int | None = None
+    _call_cost: int = 0  # in samples
+    _open: bool = True
+
+    def __post_init__(self) -> None:
+        self.extra = dict(self._reached.extra)
         self._handled = self._reached  # after the block that the caller has finished with
-        self._next: _Running | BaseException | None = None  # the next block, where it has begun
-        self._last_state = state  # after all blocks that have begun
-        self._num_features: int | None = None
-        self._call_cost = 0  # in samples
-        self._file: RunFile | None = None
-        self._source: Ahead | None = None
-        self._open = True
+        self._last_state = self._reached.state  # after all blocks that have begun
 
     @property
     def state(self) -> State:
@@ -187,12 +174,6 @@ class StreamRun:
             self._count_as_handled()
             self._end()
 
-    def __iter__(self) -> StreamRun:
-        return self
-
-    def __enter__(self) -> StreamRun:
-        return self
-
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is None:
             self.close()
@@ -205,7 +186,6 @@ class StreamRun:
     def __next__(self) -> Block:
         if not self._open:
             raise StopIteration
-        assert self._source is not None
         try:
             self._count_as_handled()
             self._save(at_once=False)
@@ -222,7 +202,6 @@ class StreamRun:
 
     def _begin_next(self) -> _Running | BaseException | None:
         """Begin the next block if it has come; its errors are raised when it is asked for."""
-        assert self._source is not None
         following = self._source.poll()
         try:
             return self._begin(following) if isinstance(following, PreparedBlock) else following
@@ -240,11 +219,9 @@ class StreamRun:
                 # With their dtype: without it, NaN among them is an error under jax_debug_nans.
                 xs = jnp.asarray(block.xs[rows], block.xs.dtype)
                 ds = jnp.asarray(block.ds[rows], block.ds.dtype)
-                # A state between two blocks is the caller's. One within a block may be overwritten.
-                within = bool(traces)
-                state, trace = fold(
-                    self.model, state, xs, ds, self.key, self._observe, donate=within
-                )
+                # A state between two blocks is the caller's. A state within may be overwritten.
+                run = (self.model, state, xs, ds, self.key, self._observe)
+                state, trace = fold(*run, donate=bool(traces))
                 traces.append(trace)
                 start += length
             self._last_state = state
@@ -262,34 +239,17 @@ class StreamRun:
     def _complete(self, running: _Running) -> Block:
         """Wait for a block and count it."""
         (start, n, xs, ds), state, traces = running
-
-        def join(*arrays: Array) -> np.ndarray:
-            return np.concatenate([np.asarray(array) for array in arrays])[:n]
-
         with naming_the_block(start):
-            trace = jax.tree.map(join, *traces)
+            trace = jax.tree.map(lambda *arrays: np.concatenate(arrays)[:n], *traces)
         skipped = trace.skipped.reshape(n, -1)  # a row may lack some of several targets
         if self._strict and skipped.any():
             raise bad_rows(xs, ds, skipped.any(axis=1), start)
         block = Block(start, ds[:n].copy(), trace.prediction, trace.skipped, trace.observed)
-        before = self._reached
-        self._reached = Reached(
-            state,
-            start + n,
-            before.skipped + int(skipped.all(axis=1).sum()),
-            before.scored + len(block.squared_errors),
-            before.squared_error + float(block.squared_errors.sum()),
-        )
+        before, errors = self._reached, block.squared_errors
+        counts = before.skipped + int(skipped.all(axis=1).sum()), before.scored + len(errors)
+        error = before.squared_error + float(errors.sum())
+        self._reached = Reached(state, start + n, *counts, error)
         return block
-
-    def _use(self, file: RunFile, resume: bool) -> None:
-        """Keep the run in a file, and go on from what the file holds."""
-        self._file = file
-        resumed = file.resume(self.model, self.key, allowed=resume)
-        if resumed is not None:
-            self._reached, self.key = resumed
-            self._handled = self._reached
-            self._last_state, self.extra = self._reached.state, dict(self._reached.extra)
 
     def _count_as_handled(self) -> None:
         self._handled = self._reached._replace(extra=dict(self.extra))
@@ -304,13 +264,11 @@ class StreamRun:
         try:
             self._end()
         except BaseException as worse:
-            self._note(worse)
+            error = worse
             raise
-        self._note(error)
-
-    def _note(self, error: BaseException) -> None:
-        if self._file is not None and not isinstance(error, StopIteration):
-            self._file.note(error)
+        finally:
+            if self._file is not None and not isinstance(error, StopIteration):
+                self._file.note(error)
 
     def _end(self) -> None:
         self._open = False
@@ -321,7 +279,6 @@ class StreamRun:
 
     def _release(self) -> None:
         self._next = None
-        if self._source is not None:
-            self._source.stop()
+        self._source.stop()
         if self._file is not None:
             self._file.release()

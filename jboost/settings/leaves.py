@@ -2,13 +2,12 @@
 
 A setting is named by the fields that lead to it: ``combiner.learner.forgetting``, or
 ``learner[0].step_size`` in a list of learners. A name may leave out fields at the front or in
-between, as in ``forgetting`` or ``combiner.forgetting``, where only one setting fits it.
-
-The place of a setting is its index among the leaves of the model, which is a pytree.
+between, as in ``forgetting`` or ``combiner.forgetting``, where only one setting fits it. The place
+of a setting is its index among the leaves of the model.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import jax
@@ -27,12 +26,12 @@ def paths(model: Learner) -> dict[str, int]:
     >>> list(paths(jb.boost(jb.SGD(0.1), 3, target_mse=0.2, combiner=jb.Uniform())))
     ['learner.step_size', 'emphasis.target_mse', 'emphasis.dependence']
     """
-    leaves = jax.tree_util.tree_flatten_with_path(model)[0]
-    return {
-        _full_name(path): index
-        for index, (path, leaf) in enumerate(leaves)
-        if jnp.issubdtype(getattr(leaf, "dtype", type(leaf)), jnp.floating)
-    }
+    places = {}
+    for index, (path, leaf) in enumerate(jax.tree_util.tree_flatten_with_path(model)[0]):
+        if jnp.issubdtype(getattr(leaf, "dtype", type(leaf)), jnp.floating):
+            printed = jax.tree_util.keystr(path)  # .learner['name'].step_size
+            places[printed.replace("['", "[").replace("']", "]").lstrip(".")] = index
+    return places
 
 
 def places(model: Learner, wrt: str | Iterable[str]) -> dict[str, int]:
@@ -43,11 +42,9 @@ def places(model: Learner, wrt: str | Iterable[str]) -> dict[str, int]:
     {'step_size': 0}
     """
     settings = paths(model)
-    if not isinstance(wrt, Iterable):
-        raise TypeError(f"wrt must hold names such as 'step_size'; got {wrt!r}")
-    names = [wrt] if isinstance(wrt, str) else list(wrt)
+    names = list(wrt) if isinstance(wrt, Iterable) and not isinstance(wrt, str) else [wrt]
     if not names:
-        raise ValueError(f"wrt must name at least one float of the model: {_listed(settings)}")
+        raise ValueError(f"wrt must name at least one setting of the model: {', '.join(settings)}")
     places = {name: settings[_match(name, settings)] for name in names}
     if len(set(places.values())) < len(names):
         raise ValueError(f"wrt must name each float once; got {', '.join(map(repr, names))}")
@@ -72,14 +69,13 @@ def owner(model: Learner, index: int) -> tuple[str, str]:
     """The name of the class that has the leaf at this index as a field, and the field's name."""
     path = jax.tree_util.tree_flatten_with_path(model)[0][index][0]
     node: Any = model
-    cls, field = type(model).__name__, ""
+    holder, field = model, ""
     for key in path:
         if isinstance(key, jax.tree_util.GetAttrKey):
-            cls, field = type(node).__name__, key.name
-            node = getattr(node, key.name)
+            holder, field, node = node, key.name, getattr(node, key.name)
         else:
             node = node[getattr(key, "idx", getattr(key, "key", None))]
-    return cls, field
+    return type(holder).__name__, field
 
 
 def _match(name: str, settings: dict[str, int]) -> str:
@@ -92,26 +88,17 @@ def _match(name: str, settings: dict[str, int]) -> str:
     if len(exact or fitting) == 1:
         return (exact or fitting)[0]
     if fitting:
-        raise ValueError(
-            f"wrt names {name!r}, which may be {' or '.join(fitting)}: give the full path"
-        )
-    raise ValueError(f"wrt names {name!r}, which this model does not have; {_listed(settings)}")
+        names = " or ".join(fitting)
+        raise ValueError(f"wrt names {name!r}, which may be {names}: give the full path")
+    names = ", ".join(settings) or "no settings"
+    raise ValueError(f"wrt names {name!r}, which this model does not have; it has {names}")
 
 
-def _abbreviates(fields: Sequence[str], full: Sequence[str]) -> bool:
+def _abbreviates(fields: list[str], full: list[str]) -> bool:
     """Whether the fields stand in this order in the full name, and both end alike."""
     remaining = iter(full)
     return fields[-1:] == full[-1:] and all(field in remaining for field in fields)
 
 
-def _listed(settings: dict[str, int]) -> str:
-    return f"it has {', '.join(settings)}" if settings else "it has no floats"
-
-
 def _fields(name: str) -> list[str]:
     return [field for field in re.split(r"[.\[\]]", name) if field]
-
-
-def _full_name(path: Sequence[Any]) -> str:
-    """``learner[0].step_size``, from a path that JAX prints as ``.learner[0].step_size``."""
-    return jax.tree_util.keystr(tuple(path)).replace("['", "[").replace("']", "]").lstrip(".")

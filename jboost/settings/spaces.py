@@ -5,9 +5,6 @@
 | (0, ∞)             | log v               | 10 % more                               |
 | (a, b)             | log (v − a)/(b − v) | near an edge: 10 % more distance from it |
 | (−∞, ∞)            | v                   | 0.1 more                                |
-
-So a step size is moved by its logarithm, and a forgetting factor β by the logit of 1 − β, up to
-the sign.
 """
 
 import math
@@ -37,12 +34,8 @@ class Space(NamedTuple):
         """The coordinate of a value, from −∞ to ∞."""
         if self.low == -math.inf and self.high == math.inf:
             return value
-        natural = jnp.zeros_like(value)
-        if self.low > -math.inf:
-            natural += jnp.log(value - self.low)
-        if self.high < math.inf:
-            natural -= jnp.log(self.high - value)
-        return natural
+        above = jnp.log(value - self.low) if self.low > -math.inf else jnp.zeros_like(value)
+        return above if self.high == math.inf else above - jnp.log(self.high - value)
 
     def value(self, natural: Array) -> Array:
         """The value at a coordinate."""
@@ -62,17 +55,10 @@ POSITIVE = Space(low=0.0)
 
 # By the name of a field, or of a class and its field where the class allows less.
 SPACES = {
-    "dependence": POSITIVE,
-    "epsilon": POSITIVE,
-    "forgetting": Space(0.0, 1.0),
-    "guarantee": Space(0.0, 1.0),
-    "length_scale": POSITIVE,
-    "max_variance": POSITIVE,
-    "rate": POSITIVE,
-    "ridge": POSITIVE,
-    "step_size": POSITIVE,
+    **dict.fromkeys(("dependence", "epsilon", "length_scale", "max_variance"), POSITIVE),
+    **dict.fromkeys(("rate", "ridge", "step_size", "target_mse"), POSITIVE),
+    **dict.fromkeys(("forgetting", "guarantee"), Space(0.0, 1.0)),
     "NLMS.step_size": Space(0.0, 2.0),
-    "target_mse": POSITIVE,
 }
 
 
@@ -86,23 +72,23 @@ def of(
     {'step_size': Space(low=0.0, high=2.0)}
     """
     ranges = ranges or {}
-    for name in ranges:
-        if name not in places:
-            raise ValueError(
-                f"spaces must be for names in wrt ({', '.join(places)}); got one for {name!r}"
-            )
+    if stray := [name for name in ranges if name not in places]:
+        names = ", ".join(places)
+        raise ValueError(f"spaces must be for names in wrt ({names}); got one for {stray[0]!r}")
     spaces = {}
     for name, index in places.items():
         cls, field = leaves.owner(model, index)
-        if name in ranges:
-            spaces[name] = _checked(name, ranges[name])
-        elif (space := SPACES.get(f"{cls}.{field}", SPACES.get(field))) is not None:
-            spaces[name] = space
-        else:
-            raise ValueError(
-                f"spaces must say between which values {name} may move, as its range is not known "
-                f"here; pass spaces={{{name!r}: (low, high)}}"
-            )
+        space = ranges.get(name, SPACES.get(f"{cls}.{field}", SPACES.get(field)))
+        if space is None:
+            advice = f"pass spaces={{{name!r}: (low, high)}}"
+            raise ValueError(f"spaces must say between which values {name} may move: {advice}")
+        try:
+            low, high = map(float, space)
+        except (TypeError, ValueError):
+            low = high = math.nan
+        if not low < high:
+            raise ValueError(f"spaces[{name!r}] must be (low, high), low < high; got {space!r}")
+        spaces[name] = Space(low, high)
     return spaces
 
 
@@ -111,18 +97,6 @@ def start(name: str, space: Space, value: ArrayLike, dtype: DTypeLike) -> Array:
     value = jnp.asarray(value, dtype)
     inside = (value > space.low) & (value < space.high)
     if not checks.is_traced(inside) and not inside.all():
-        raise ValueError(
-            f"{name} must start inside its range, {space.low:g} < {name} < {space.high:g}: on an "
-            f"edge no step leads away; got {value}"
-        )
+        bounds = f"{space.low:g} < {name} < {space.high:g}"
+        raise ValueError(f"{name} must start inside its range, {bounds}; got {value}")
     return space.natural(value)
-
-
-def _checked(name: str, bounds: Iterable[float]) -> Space:
-    try:
-        low, high = (float(bound) for bound in bounds)
-    except (TypeError, ValueError):
-        low = high = math.nan
-    if not low < high:
-        raise ValueError(f"spaces[{name!r}] must be (low, high) with low < high; got {bounds!r}")
-    return Space(low, high)

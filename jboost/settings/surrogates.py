@@ -1,8 +1,7 @@
 """A model to differentiate in place of a model that has no useful derivative itself.
 
-First, boosters that spend λ in whole numbers. A number of repeats n has no derivative in λ. But a
-larger λ means more updates, and we know what an update does. Let S(n) be the state of a learner
-after n updates on a sample, and ρ the mean of n:
+A booster that spends λ in whole numbers repeats an update n times, and n has no derivative in λ.
+Let S(n) be the state of a learner after n updates on a sample, and ρ the mean of n:
 
 | mode         | ρ   | dS/dρ: the update that a little more λ brings |
 |--------------|-----|-----------------------------------------------|
@@ -10,25 +9,24 @@ after n updates on a sample, and ρ the mean of n:
 | DataReuse    | K λ | S(n) − S(n − 1)                               |
 | PoissonReuse | λ   | S(n + 1) − S(n)                               |
 
-For the two random modes this is exactly the derivative of the mean of S(n) in λ (for Poisson, once
-it is averaged over n). There are two surrogates:
+For the two random modes dS/dρ is the derivative of the mean of S(n) in λ (for Poisson, its average
+over n). There are two surrogates:
 
 * "straight-through" runs the model itself, with its whole numbers and its draws. Derivatives take
   S(n) + (ρ − n)·dS/dρ in place of S(n). The gradient, averaged over keys, is the gradient of the
-  mean error up to the curvature of the later errors within one update.
-* "expected" runs another, smooth model, in which every learner's state moves to the mean of S(n);
-  for data reuse, to a point on the line between S(n − 1) and S(n). It has no draws and an exact
-  gradient, but of the error of the smooth model.
+  mean error, up to the curvature of the later errors within one update.
+* "expected" runs a smooth model, in which every learner's state moves to the mean of S(n), or, for
+  data reuse, to a point on the line between S(n − 1) and S(n). It does not draw. Its gradient is
+  exact, but it is the gradient of the smooth model's error.
 
-Derivatives in settings that do not act through λ stay as they are.
-
-Second, Newton learners that store P itself. Rounding makes the derivative of P unsymmetric, and the
-unsymmetric part grows as β^−t (to 1e26 after 10,000 steps at β = 0.99). Such a learner is replaced
-by the one that stores a square root of P, which computes the same function.
+A Newton learner that stores P itself is replaced by the one that stores a square root of P, which
+computes the same function: rounding makes the derivative of P unsymmetric, and the unsymmetric part
+grows as β^−t (to 1e26 after 10,000 steps at β = 0.99).
 """
 
 import dataclasses
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -60,51 +58,42 @@ def relaxed(model: _Model, surrogate: str) -> _Model:
         def is_inner(node: object) -> bool:
             return isinstance(node, (Boosted, LeastSquares)) and node is not model
 
-        def relax_inner(node: object) -> object:
-            return relaxed(node, surrogate) if is_inner(node) else node
-
-        return jax.tree.map(relax_inner, model, is_leaf=is_inner)
+        relax = partial(relaxed, surrogate=surrogate)
+        return jax.tree.map(lambda n: relax(n) if is_inner(n) else n, model, is_leaf=is_inner)
     learner, combiner = relaxed((model.learner, model.combiner), surrogate)
-    if isinstance(model.mode, Weighted):
-        return dataclasses.replace(model, learner=learner, combiner=combiner)
-    if not isinstance(model.mode, (DataReuse, RandomUpdate, PoissonReuse)):
-        raise TypeError(
-            f"no gradient is known for the mode {type(model.mode).__name__}: use Weighted, "
-            "DataReuse, RandomUpdate or PoissonReuse"
-        )
-    mode = _Relaxed(model.mode, surrogate)
-    if isinstance(learner, tuple):
-        learner = tuple(_Between(member, model.mode, surrogate) for member in learner)
-    else:
-        learner = _Between(learner, model.mode, surrogate)
+    mode = model.mode
+    if isinstance(mode, (DataReuse, RandomUpdate, PoissonReuse)):
+        wrap = partial(_RealRepeats, mode=mode, surrogate=surrogate)
+        learner = tuple(map(wrap, learner)) if isinstance(learner, tuple) else wrap(learner)
+        mode = _RealMode(mode, surrogate)
+    elif not isinstance(mode, Weighted):
+        advice = "use Weighted, DataReuse, RandomUpdate or PoissonReuse"
+        raise TypeError(f"no gradient is known for the mode {type(mode).__name__}: {advice}")
     return dataclasses.replace(model, learner=learner, mode=mode, combiner=combiner)
 
 
 @model
-class _Relaxed(Mode):
-    """A mode whose repeats are a real number with the derivative of ρ, the mean of n.
-
-    Under "straight-through" the number is n, under "expected" it is ρ.
-    """
+class _RealMode(Mode):
+    """A mode that returns ρ repeats, or under "straight-through" n with the derivative of ρ."""
 
     mode: Mode
     surrogate: str = static()
 
     @property
-    def needs_key(self) -> bool:
+    def needs_key(self) -> bool:  # type: ignore[override]  (it depends on the mode inside)
         return self.mode.needs_key and self.surrogate == "straight-through"
 
-    def spend(self, lam: Array, uniform: Array | None) -> tuple[Any, Any]:
+    def spend(self, lam: Array, uniform: Array | None) -> tuple[ArrayLike, ArrayLike]:
         mean = self.mode.max_reuse * lam if isinstance(self.mode, DataReuse) else lam
         if self.surrogate == "expected":
             return 1.0, mean  # these modes have weight 1
         weight, n = self.mode.spend(lam, uniform)
-        return weight, n.astype(lam.dtype) + (mean - jax.lax.stop_gradient(mean))
+        return weight, jnp.asarray(n, lam.dtype) + (mean - jax.lax.stop_gradient(mean))
 
 
 @model
-class _Between(Wrapper):
-    """A learner that takes ρ: S at the whole number below or above, and the line between two."""
+class _RealRepeats(Wrapper):
+    """A learner that repeats an update a real number of times: on a line between two S(n)."""
 
     learner: Learner
     mode: Mode
@@ -120,28 +109,26 @@ class _Between(Wrapper):
         return self.learner.leverage(state, x)
 
     def learn(self, state: State, sample: Sample) -> State:
-        repeats = jnp.asarray(sample.repeats)
-
         def after(n: ArrayLike) -> State:
             return self.learner.learn(state, sample.replace(repeats=n, most_repeats=None))
 
+        runs_itself, repeats = self.surrogate == "straight-through", jnp.asarray(sample.repeats)
         n = jnp.ceil(jax.lax.stop_gradient(repeats)).astype(jnp.int32)
-        if isinstance(self.mode, DataReuse):
-            low = jnp.maximum(n - 1, 0)
-            below, above = after(low), after(low + 1)
-        elif isinstance(self.mode, PoissonReuse) and self.surrogate == "straight-through":
-            low = n
+        reuse = isinstance(self.mode, DataReuse)
+        if reuse or (runs_itself and isinstance(self.mode, PoissonReuse)):
+            low = jnp.maximum(n - 1, 0) if reuse else n
             below, above = after(low), after(low + 1)
         else:
             low, below, above = jnp.zeros_like(n), state, after(1)
-        base, rest = below, repeats - low.astype(repeats.dtype)
-        if self.surrogate == "straight-through":
+        if runs_itself:  # the value is S(n), the derivative that of the line
             base = jax.tree.map(lambda a, b: jnp.where(n == low, a, b), below, above)
             rest = repeats - jax.lax.stop_gradient(repeats)
+        else:
+            base, rest = below, repeats - low.astype(repeats.dtype)
 
-        def between(base: Array, below: Array, above: Array) -> Array:
+        def move(base: Array, below: Array, above: Array) -> Array:
             if not jnp.issubdtype(base.dtype, jnp.floating):
-                return base if self.surrogate == "straight-through" else above
+                return base if runs_itself else above
             return base + rest.astype(base.dtype) * (above - below)
 
-        return jax.tree.map(between, base, below, above)
+        return jax.tree.map(move, base, below, above)

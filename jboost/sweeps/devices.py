@@ -1,17 +1,15 @@
 """Which devices, threads and processes compute the runs; the caller sets up nothing.
 
-* One CPU device, JAX's default: one thread for each core. XLA runs one program of a device per
-  calling thread, so this needs no setting before JAX starts.
-* Several devices (accelerators, or a CPU split by
-  ``jax.config.update("jax_num_cpu_devices", n)`` before its first use): ``shard_map`` lays each
-  batch over the devices.
+* A single CPU device, JAX's default: one thread for each core calls compiled programs.
+* Several devices (accelerators, or a CPU that ``jax.config.update("jax_num_cpu_devices", n)`` split
+  before its first use): ``shard_map`` lays each batch over the devices.
 * Several processes (each called ``jax.distributed.initialize``): every process computes its share
-  of the batches on its own devices, and at the end every process has all results.
+  of the batches, and at the end every process has all results.
 """
 
 import os
-from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -31,30 +29,18 @@ class Device(Protocol):
 
 
 class Resources(NamedTuple):
-    """What this process computes with, and its number among the processes.
+    """What this process computes with, and its number among the processes."""
 
-    devices: this process's devices, all of one platform.
-    workers: how many threads call compiled programs.
-    process: this process's number, from 0.
-    processes: how many processes there are.
-    """
-
-    devices: tuple[Device, ...]
-    workers: int
-    process: int
-    processes: int
+    devices: tuple[Device, ...]  # the devices of this process, all of one platform
+    workers: int  # how many threads call compiled programs
+    process: int  # the number of this process, from 0
+    processes: int  # how many processes there are
 
 
 def resources(devices: Iterable[Device] | None = None, workers: int | None = None) -> Resources:
-    """The resources that the caller names; by default all that JAX has.
+    """The resources that the caller names; by default all devices that JAX has.
 
-    Args:
-      devices: devices such as ``jax.devices()`` lists, all of one platform.
-      workers: how many threads; by default one for each core if there is a single CPU device, and
-        one thread otherwise.
-
-    >>> resources(workers=2).workers
-    2
+    By default a single CPU device has a thread for each core; otherwise there is one thread.
     """
     chosen = tuple(jax.devices() if devices is None else devices)
     if not chosen or not all(isinstance(device, jax.Device) for device in chosen):
@@ -66,38 +52,38 @@ def resources(devices: Iterable[Device] | None = None, workers: int | None = Non
     if process not in processes:
         raise ValueError(f"devices must include one of every process; process {process} has none")
     local = tuple(device for device in chosen if device.process_index == process)
-    if workers is not None:
-        workers = checks.whole("workers", workers, at_least=1)
-    else:
+    if workers is None:
         workers = cores() if local[0].platform == "cpu" and len(local) == 1 else 1
+    workers = checks.whole("workers", workers, at_least=1)
     return Resources(local, workers, processes.index(process), len(processes))
 
 
 def cores() -> int:
     """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def mesh_of(devices: tuple[Device, ...]) -> Mesh | None:
-    """A mesh of one axis over several devices; None for a single device, which needs no mesh."""
-    return Mesh(np.array(devices), ("run",)) if len(devices) > 1 else None
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def sharding_of(devices: tuple[Device, ...], spec: PartitionSpec) -> Sharding:
     """Where the devices hold an array; ``spec`` is SPLIT or COPIED."""
-    mesh = mesh_of(devices)
-    return SingleDeviceSharding(devices[0]) if mesh is None else NamedSharding(mesh, spec)
+    if len(devices) == 1:
+        return SingleDeviceSharding(devices[0])
+    return NamedSharding(Mesh(np.array(devices), ("run",)), spec)
+
+
+def on_each(
+    devices: tuple[Device, ...], f: Callable[..., Any], *specs: PartitionSpec
+) -> Callable[..., Any]:
+    """f on every device: ``specs`` says which arguments are SPLIT or COPIED; results are SPLIT."""
+    if len(devices) == 1:
+        return f
+    mesh = Mesh(np.array(devices), ("run",))
+    return jax.shard_map(f, mesh=mesh, in_specs=specs, out_specs=SPLIT, check_vma=False)
 
 
 def gathered(
     computed: np.ndarray, columns: dict[str, np.ndarray], processes: int
 ) -> dict[str, np.ndarray]:
-    """The columns with the rows that each of the processes computed.
-
-    ``computed`` is True at the rows that this process computed.
-    """
+    """The columns with the rows of all processes; ``computed`` is True at those of this process."""
     if processes == 1:
         return columns
     from jax.experimental import multihost_utils

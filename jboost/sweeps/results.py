@@ -1,13 +1,13 @@
-"""The table of a sweep: a row for every run, a column for every setting and every result."""
+"""The table of a sweep, with a row for every run, and its pictures."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterator, Mapping, Sequence
-from types import ModuleType
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from jboost import plots
 
 if TYPE_CHECKING:
     import pandas
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SHOWN = 12  # rows of a printed table
+WIDE = 20  # an axis is logarithmic if its largest number is this many times its smallest
+TICKS = 12  # at most, on each side of a heat map
 
 
 class Table(Mapping[str, np.ndarray]):
@@ -25,11 +27,10 @@ class Table(Mapping[str, np.ndarray]):
     the columns of the caller's metric. Rows are ordered by point, then key, then stream.
 
     points: the settings of every point.
-    axes: the values of every name where the grid was a dict, else None.
     done: (rows,), False at runs that an interrupted sweep did not compute; they hold NaN, or zero.
     seconds: how long the sweep took, compiling included.
 
-    >>> table = Table([{"m": 1}, {"m": 2}], {"m": [1, 2]}, (2, 1), {"mse": np.arange(4.0)})
+    >>> table = Table([{"m": 1}, {"m": 2}], (2, 1), {"mse": np.arange(4.0)})
     >>> table["m"].tolist(), table["key"].tolist(), table.best()
     ([1, 1, 2, 2], [0, 1, 0, 1], {'m': 1})
     """
@@ -37,14 +38,13 @@ class Table(Mapping[str, np.ndarray]):
     def __init__(
         self,
         points: list[dict[str, Any]],
-        axes: dict[str, list[Any]] | None,
         repeats: tuple[int, int],
         results: Mapping[str, np.ndarray],
         done: np.ndarray | None = None,
         seconds: float = 0.0,
     ):
         keys, streams = self._repeats = repeats
-        self.points, self.axes, self.seconds = points, axes, seconds
+        self.points, self.seconds = points, seconds
         rows = len(points) * keys * streams
         self.done = np.ones(rows, bool) if done is None else done
         number, key, stream = np.unravel_index(np.arange(rows), (len(points), keys, streams))
@@ -56,10 +56,9 @@ class Table(Mapping[str, np.ndarray]):
         self._columns = {**columns, **results}
 
     def __getitem__(self, name: str) -> np.ndarray:
-        try:
-            return self._columns[name]
-        except KeyError:
-            raise KeyError(f"no column {name!r}; there are {', '.join(self)}") from None
+        if name not in self._columns:
+            raise KeyError(f"no column {name!r}; there are {', '.join(self)}")
+        return self._columns[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)
@@ -87,12 +86,11 @@ class Table(Mapping[str, np.ndarray]):
             raise ValueError(f"column {name!r} must hold a number for each run; it holds others")
         values = values.astype(np.float64)
         done = self.done.reshape(values.shape)
-        count = done.sum(axis=(1, 2)).astype(np.float64)
-        with np.errstate(invalid="ignore", over="ignore"):  # a model that diverged
-            mean = np.where(done, values, 0).sum(axis=(1, 2)) / np.maximum(count, 1)
+        count = done.sum(axis=(1, 2))
+        with np.errstate(invalid="ignore", over="ignore"):  # no run is done, or a model diverged
+            mean = np.where(done, values, 0).sum(axis=(1, 2)) / count
             square = np.where(done, (values - mean[:, None, None]) ** 2, 0).sum(axis=(1, 2))
-            deviation = np.sqrt(square / np.maximum(count - 1, 1))
-        return np.where(count > 0, mean, np.nan), np.where(count > 0, deviation, np.nan)
+            return mean, np.sqrt(square / np.where(count == 1, 1, np.maximum(count - 1, 0)))
 
     def best(self, name: str = "mse", *, largest: bool = False) -> dict[str, Any]:
         """The point with the least (or largest) mean over keys and streams: ``make(**best)``.
@@ -107,15 +105,19 @@ class Table(Mapping[str, np.ndarray]):
 
     def to_pandas(self) -> pandas.DataFrame:
         """A pandas data frame; pandas must be installed."""
-        return _need("pandas").DataFrame(self._flat())
+        import pandas
+
+        return pandas.DataFrame(self._flat())
 
     def to_polars(self) -> polars.DataFrame:
         """A polars data frame, in which objects are text; polars must be installed."""
+        import polars
+
         frame = {
             name: [str(value) for value in values] if self[name].dtype == object else values
             for name, values in self._flat().items()
         }
-        return _need("polars").DataFrame(frame)
+        return polars.DataFrame(frame)
 
     def _flat(self) -> dict[str, Any]:
         """The columns with one axis: where a run has several numbers, its entry is a list."""
@@ -130,20 +132,96 @@ class Table(Mapping[str, np.ndarray]):
         by: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Draw lines over one setting, or a heat map over two: see :mod:`jboost.sweeps.plots`."""
-        from jboost.sweeps import plots as sweep_plots
+        """Draw a column's mean over keys and streams, all other settings at their best.
 
-        return sweep_plots.plot(self, x, y, value=value, by=by, ax=ax)
+        The picture is a heat map if ``y`` is named, or if no setting is and two vary; else it has
+        lines over ``x``, ± a standard deviation.
+
+        Args:
+          x: the setting along the horizontal axis.
+          y: the setting along the vertical axis of a heat map, which has a dot at the least value.
+          value: the column that is drawn.
+          by: a setting with a line for each of its values.
+          ax: where to draw; by default the only axes of a new figure.
+        """
+        if x is None:
+            varying = [name for name in self.points[0] if len(self._levels(name)) > 1]
+            free = [name for name in varying if name not in (y, by)]
+            if (y, by) == (None, None) and len(free) == 2:
+                y = free[1]
+            x = free[0] if free else next(iter(self.points[0]))
+        axes = plots.axes_or_new(ax)
+        if y is None:
+            self._lines(x, value, by, axes)
+        else:
+            self._heat_map(x, y, value, axes)
+        return axes
+
+    def _levels(self, setting: str) -> list[Any]:
+        """The different values of a setting, sorted if they are numbers."""
+        if setting not in self.points[0]:
+            settings = ", ".join(self.points[0])
+            raise ValueError(f"{setting!r} is not a setting of this sweep; they are {settings}")
+        values = {_identity(point[setting]): point[setting] for point in self.points}.values()
+        return sorted(values) if _are_numbers(values) else list(values)
+
+    def _best(self, value: str, *settings: str) -> np.ndarray:
+        """(2, levels of each setting): the least mean over all other settings, its deviation."""
+        levels = [map(_identity, self._levels(setting)) for setting in settings]
+        positions = [{level: at for at, level in enumerate(column)} for column in levels]
+        best = np.full((2, *map(len, positions)), np.nan)
+        scores = zip(*self._mean_and_deviation(value), strict=True)
+        for point, (mean, deviation) in zip(self.points, scores, strict=True):
+            values = (_identity(point[setting]) for setting in settings)
+            at = tuple(position[v] for position, v in zip(positions, values, strict=True))
+            if np.isfinite(mean) and not best[0][at] <= mean:
+                best[:, *at] = mean, deviation
+        return best
+
+    def _lines(self, x: str, value: str, by: str | None, axes: Any) -> None:
+        levels = self._levels(x)
+        numeric = _are_numbers(levels)
+        at = np.asarray(levels, float) if numeric else np.arange(float(len(levels)))
+        best = self._best(value, x)[..., None] if by is None else self._best(value, x, by)
+        for k, level in enumerate([None] if by is None else self._levels(by)):
+            mean, spread = best[:, :, k]
+            style = plots.STYLES[k % len(plots.STYLES)]
+            label = None if by is None else f"{by} = {_label(level)}"
+            axes.plot(at, mean, marker="o", markersize=3, label=label, **style)
+            band = {"color": style["color"], "alpha": 0.15, "lw": 0}
+            axes.fill_between(at, mean - spread, mean + spread, **band)
+        axes.set(xlabel=x, ylabel=value)
+        if not numeric:
+            axes.set_xticks(at, [_label(level) for level in levels])
+        elif _is_wide(at):
+            axes.set_xscale("log")
+        axes.grid(color="0.9", linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+        if by is not None:
+            axes.legend(frameon=False, fontsize="small", handlelength=4)
+
+    def _heat_map(self, x: str, y: str, value: str, axes: Any) -> None:
+        cells = np.ma.masked_invalid(self._best(value, y, x)[0])
+        wide = _is_wide(cells.compressed())
+        drawn, label = (np.ma.log10(cells), f"log₁₀ {value}") if wide else (cells, value)
+        image = axes.imshow(drawn, origin="lower", aspect="auto", cmap="viridis")
+        axes.set_xticks(*_ticks(self._levels(x)), rotation=45, ha="right")
+        axes.set_yticks(*_ticks(self._levels(y)))
+        axes.set(xlabel=x, ylabel=y)
+        if cells.count():
+            row, column = np.unravel_index(cells.argmin(), cells.shape)
+            axes.plot(column, row, "o", color="white", markeredgecolor="black")
+        axes.figure.colorbar(image, ax=axes, label=label)
 
     def __repr__(self) -> str:
         rows = self.done.size
-        shown = list(range(rows))
+        shown: list[int | None] = list(range(rows))
         if rows > SHOWN:
-            shown = [*shown[: SHOWN // 2], *shown[-SHOWN // 2 :]]
-        cells = [[name, *(_cell(values[row]) for row in shown)] for name, values in self.items()]
-        if rows > SHOWN:
-            for column in cells:
-                column.insert(SHOWN // 2 + 1, "…")
+            shown[SHOWN // 2 : -SHOWN // 2] = [None]
+        cells = [
+            [name, *("…" if row is None else _cell(values[row]) for row in shown)]
+            for name, values in self.items()
+        ]
         widths = [max(map(len, column)) for column in cells]
         lines = [
             "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
@@ -165,20 +243,33 @@ def _column(values: Sequence[Any]) -> np.ndarray:
     return column
 
 
-def _cell(value: Any) -> str:
-    """A value as printed, at most 28 letters long."""
+def _label(value: Any) -> str:
     if isinstance(value, (float, np.floating)):
         return f"{value:.4g}"
     text = str(value) if np.ndim(value) == 0 else np.array2string(np.asarray(value), precision=3)
-    text = " ".join(text.split())
+    return " ".join(text.split())
+
+
+def _cell(value: Any) -> str:
+    """A value as printed, at most 28 letters long."""
+    text = _label(value)
     return text if len(text) <= 28 else f"{text[:27]}…"
 
 
-def _need(package: str) -> ModuleType:
-    try:
-        return importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        if error.name != package:
-            raise
-        advice = f"{package} is missing: pip install {package}, or use the table's columns"
-        raise ImportError(advice, name=package) from None
+def _ticks(levels: list[Any]) -> tuple[list[int], list[str]]:
+    """Positions and labels of at most TICKS levels."""
+    positions = list(range(0, len(levels), -(-len(levels) // TICKS)))
+    return positions, [_label(levels[position]) for position in positions]
+
+
+def _are_numbers(values: Iterable[object]) -> bool:
+    return all(isinstance(value, (int, float)) for value in values)
+
+
+def _is_wide(values: np.ndarray) -> bool:
+    return bool(values.size and values.min() > 0 and values.max() >= WIDE * values.min())
+
+
+def _identity(value: object) -> str:
+    """A text that differs between different values of a setting."""
+    return repr(value.tolist() if isinstance(value, np.ndarray) else value)

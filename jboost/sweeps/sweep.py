@@ -1,12 +1,10 @@
 """Sweeps: thousands of runs in one call, over settings, keys and streams.
 
-The models of a sweep are pytrees. Models of one structure are stacked, float by float, and run as
-one compiled program (:mod:`.program`) on all cores, devices and processes (:mod:`.devices`).
-Another step size compiles nothing; another mode, learner or number of learners is another
-structure and compiles once.
+Models of one structure are stacked, float by float, and run as one compiled program (:mod:`.jobs`)
+on all cores, devices and processes (:mod:`.devices`). Another step size compiles nothing; another
+mode, learner or number of learners is another structure and compiles once.
 """
 
-import contextlib
 import math
 import time
 from collections.abc import Callable, Iterable
@@ -19,15 +17,13 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import Learner, checks
-from jboost.core.arrays import as_array
+from jboost.core.numerics import as_array
 from jboost.core.progress import Progress
 from jboost.core.step import Observe
 from jboost.running.run import checked_key, checked_stream
 from jboost.sweeps import devices as hardware
 from jboost.sweeps import grid as grids
-from jboost.sweeps.devices import Device
-from jboost.sweeps.jobs import Columns, Job, groups
-from jboost.sweeps.program import Metric
+from jboost.sweeps.jobs import Job, Metric, ResultColumns, groups
 from jboost.sweeps.results import Table
 
 
@@ -50,15 +46,14 @@ def sweep(
     metric: Metric | None = None,
     observe: Observe | None = None,
     batch: int | None = None,
-    devices: Iterable[Device] | None = None,
+    devices: Iterable[hardware.Device] | None = None,
     workers: int | None = None,
     progress: bool | None = None,
 ) -> Table:
     """Run a model at every point of a grid, with every key, on every stream.
 
     A row of the table is the result of ``run(make(**point), xs, ds, key)``: the draws are the same
-    wherever the run is computed, and the numbers are equal up to rounding. On a CPU, a thread for
-    each core computes one run after the other.
+    wherever the run is computed, and the numbers are equal up to rounding.
 
     Args:
       make: ``make(**point)`` returns a model, such as ``jb.bsgd_wu`` or a function of yours.
@@ -72,12 +67,10 @@ def sweep(
       metric: ``metric(trace, ds)``, in JAX, returns the values of further columns for a run: a
         number, an array or a dict of them. A function defined once compiles once.
       observe: as for :func:`jboost.run`; the metric finds its record in ``trace.observed``.
-      batch: how many runs make a batch; by default as many as take about 0.3 s. Memory grows with
-        batch × T only.
+      batch: how many runs make a batch, by default 0.3 s of them. Memory grows with batch × T only.
       devices: the devices to use, by default all of ``jax.devices()``.
       workers: how many threads; by default one for each core if there is a single CPU device.
-      progress: whether to report progress on standard error; by default only on a terminal and
-        after two seconds.
+      progress: whether to report on standard error; by default on a terminal, after two seconds.
 
     Returns:
       A :class:`.results.Table`. Under ``jax.distributed`` every process gets the whole table.
@@ -98,7 +91,7 @@ def sweep(
     if any(map(checks.is_traced, [*jax.tree.leaves((xs, ds, keys)), jnp.zeros(())])):
         raise TypeError("a sweep compiles its runs itself: call it outside of jit, vmap and grad")
     start = time.perf_counter()
-    points, axes = grids.points(grid)
+    points = grids.points(grid)
     models = grids.models(make, points)
     inputs, targets = _streams(xs, ds)
     keys = _keys(keys, needed=any(model.needs_key for model in models))
@@ -106,31 +99,31 @@ def sweep(
         batch = checks.whole("batch", batch, at_least=1)
     resources = hardware.resources(devices, workers)
     repeats = (1 if keys is None else len(keys), len(inputs))
-    bar = Progress("sweep", len(points) * math.prod(repeats), progress)
-    columns = Columns(len(points), *repeats, points[0], bar.add)
+    rows = np.arange(len(points) * math.prod(repeats)).reshape(-1, *repeats)
+    bar = Progress("sweep", rows.size, progress)
+    columns = ResultColumns(rows.size, points[0], bar.add)
 
     def table() -> Table:
         seconds = time.perf_counter() - start
-        return Table(points, axes, repeats, columns.arrays, columns.done, seconds)
+        return Table(points, repeats, columns.arrays, columns.done, seconds)
 
     threads = ThreadPoolExecutor(resources.workers, "jboost-sweep")
     try:
-        with contextlib.ExitStack() as stack:
-            # At the end batches that have begun finish within a second; the others are dropped.
-            stack.callback(threads.shutdown, cancel_futures=True)
-            copied = hardware.sharding_of(resources.devices, hardware.COPIED)
-            data = jax.device_put((inputs, targets), copied)
-            futures = []
-            for group in groups(models, inputs.dtype):
-                job = Job(group, keys, data, resources, observe, metric, batch)
-                columns.expect(job.shapes)
-                for runs in job.batches:  # they are computed while the next group compiles
-                    futures.append(threads.submit(job.run, runs, job.arguments(runs), columns))
-            for future in futures:
-                future.result()
+        copied = hardware.sharding_of(resources.devices, hardware.COPIED)
+        data = jax.device_put((inputs, targets), copied)
+        futures = []
+        for group in groups(models, inputs.dtype):
+            job = Job(group, rows, keys, data, resources, observe, metric, batch)
+            columns.expect(job.shapes)
+            for runs in job.batches:  # they are computed while the next group compiles
+                futures.append(threads.submit(job.run, runs, job.arguments(runs), columns))
+        for future in futures:
+            future.result()
     except KeyboardInterrupt:
+        threads.shutdown(cancel_futures=True)  # batches that have begun finish within a second
         raise SweepInterrupted(table()) from None
     finally:
+        threads.shutdown(cancel_futures=True)
         bar.close()
     columns.arrays = hardware.gathered(columns.done, columns.arrays, resources.processes)
     columns.done[:] = True
@@ -144,10 +137,8 @@ def _streams(xs: ArrayLike, ds: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     if inputs.ndim != 3:
         inputs, targets = inputs[None], targets[None]
     elif targets.shape != inputs.shape[:2] or not len(inputs):
-        raise ValueError(
-            f"several streams, xs of shape (S, T, r), need targets ds of shape (S, T), S >= 1; "
-            f"got xs {inputs.shape} and ds {targets.shape}"
-        )
+        got = f"got xs {inputs.shape} and ds {targets.shape}"
+        raise ValueError(f"xs of shape (S, T, r) needs targets ds of shape (S, T), S >= 1; {got}")
     _, _, dtype = checked_stream(inputs[0], targets[0], jnp.result_type(float))
     return np.asarray(inputs, dtype), np.asarray(targets, dtype)
 

@@ -114,8 +114,8 @@ class Moments(NamedTuple):
         """Return the moments; those of the last value alone where the values before it mislead."""
         gap = jnp.abs(x - self.last)
         misled = (self.changes < TRIAL) & (gap > 0) & (gap * FAR < self.deviation.total)
-        one, zero = jnp.ones_like(x), jnp.zeros_like(x)
-        alone = Moments(one, one, self.last, Sum(self.last, zero), Sum(zero, zero))
+        count, zero = jnp.ones_like(x), jnp.zeros_like(x)
+        alone = Moments(count, count, self.last, Sum(self.last, zero), Sum(zero, zero))
         return jax.tree.map(lambda new, old: jnp.where(misled, new, old), alone, self)
 
 

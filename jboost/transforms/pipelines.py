@@ -15,8 +15,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import DType, Key, Learner, Sample, State, Transform, Wrapper, checks, model
-from jboost.core.arrays import real
 from jboost.core.learner import instance
+from jboost.core.numerics import real
 
 
 class PipelineState(NamedTuple):

@@ -1,15 +1,12 @@
 """The error of a run and its gradient in chosen settings of the model.
 
-Forward mode carries the state together with its derivative in every chosen number, and adds up the
-squared errors on the way: nothing is kept over time. The cost of reverse mode does not depend on
-how many numbers are chosen. It keeps the state at √T times, runs each stretch between two of them
-again, and keeps the intermediate results of that stretch only, so its memory grows as √T.
+Forward mode carries the state and its derivative in every chosen number, and keeps nothing over
+time. The cost of reverse mode does not depend on how many numbers are chosen. It keeps the state at
+√T times and runs each stretch between two of them again, so its memory grows as √T.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -18,7 +15,8 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.typing import ArrayLike
 
-from jboost.core import Key, Learner, State, checks
+from jboost.core import Key, Learner, State, checks, static
+from jboost.core import model as pytree
 from jboost.core.numerics import Sum, usable
 from jboost.core.step import Observe, Trace, over_time, step
 from jboost.core.template import template
@@ -46,26 +44,23 @@ def hypergradient(
     method: str | None = None,
     surrogate: str = "straight-through",
 ) -> tuple[Array, dict[str, Array]]:
-    """The mean squared error of a run from the start, and its gradient in settings of the model.
+    """Return the mean squared error of a run from the start, and its gradient in settings.
 
     Args:
       model: any learner.
       xs: (T, r) inputs.
       ds: (T,) targets.
-      key: a ``jax.random.key``, for models that draw. The modes of boosters do not draw under the
-        surrogate "expected".
+      key: a ``jax.random.key``, for models that draw; boosters do not under "expected".
       wrt: names of floats of the model: a field's name ("step_size"), or a path where the name is
-        ambiguous ("combiner.step_size", "learner[0].step_size"). A float that all learners of a
-        booster share is one number; a float per learner is (m,) numbers.
+        ambiguous ("combiner.step_size", "learner[0].step_size").
       metric: ``metric(trace, ds) -> scalar``, which is differentiated in place of the mean squared
-        error. It sees the whole trace, so memory grows with T. A function defined once compiles
-        once.
+        error. It sees the whole trace, so memory grows with T.
       observe: as for :func:`jboost.run`; the metric finds its record in ``trace.observed``.
       method: "forward" (memory independent of T) or "reverse" (memory as √T); by default forward
         for up to 16 numbers.
-      surrogate: how a whole number of repeats is differentiated, in boosters that do not use
-        weighted updates: "straight-through" (the value is that of the run) or "expected" (value and
-        gradient are those of a smooth model); see :mod:`jboost.settings.surrogates`.
+      surrogate: how a whole number of repeats is differentiated: "straight-through" (the value is
+        that of the run) or "expected" (value and gradient are those of a smooth model); see
+        :mod:`jboost.settings.surrogates`.
 
     Returns:
       The value, and for each name an array of the shape of its float.
@@ -77,10 +72,9 @@ def hypergradient(
     >>> bool(grads["step_size"] < 0)  # a larger step would do better
     True
     """
-    checks.instance("model", model, Learner, "a learner such as bsgd_wu(…) or SGD(step_size=0.1)")
+    checks.instance("model", model, Learner, checks.A_LEARNER)
     checks.choice("surrogate", surrogate, SURROGATES)
-    if method is not None:
-        checks.choice("method", method, ("forward", "reverse"))
+    checks.choice("method", method or "forward", ("forward", "reverse"))
     inputs, targets, dtype = checked_stream(xs, ds, jnp.result_type(float))
     inputs, targets = jnp.asarray(inputs, dtype), jnp.asarray(targets, dtype)
     if relaxed(model, surrogate).needs_key:
@@ -88,63 +82,47 @@ def hypergradient(
     places = leaves.places(model, wrt)
     values = [jnp.asarray(leaf, dtype) for leaf in leaves.take(model, places.values())]
     count = sum(value.size for value in values)
-    mode = method or ("forward" if count <= MOST_FORWARD else "reverse")
-    problem = _Problem(values, model, tuple(places.values()), mode, metric, surrogate)
     # The engine goes by the size of what is carried: here the state and its derivatives.
     state = template(model, inputs.shape[1], inputs.dtype.name, key)
     carried = sum(leaf.size for leaf in jax.tree.leaves(state)) * (1 + count) * dtype.itemsize
+
+    def solve(method: str) -> tuple[Array, list[Array]]:
+        problem = _Problem(values, model, tuple(places.values()), method, metric, surrogate)
+        return call(_solve, carried, (problem, inputs, targets), key, observe)
+
     try:
-        value, slopes = call(_solve, carried, (problem, inputs, targets), key, observe)
+        value, slopes = solve(method or ("forward" if count <= MOST_FORWARD else "reverse"))
     except ValueError as error:
         if "Reverse-mode differentiation does not work" not in str(error):
             raise
         if method is not None:
-            raise ValueError(
-                "method='reverse' cannot pass a learner that repeats its updates in a loop, as a "
-                "booster inside DataReuse does; use method='forward'"
-            ) from None
-        problem = dataclasses.replace(problem, method="forward")
-        value, slopes = call(_solve, carried, (problem, inputs, targets), key, observe)
+            reason = "a learner repeats its updates in a loop, as a booster inside DataReuse does"
+            raise ValueError(f"method='reverse': {reason}; use method='forward'") from None
+        value, slopes = solve("forward")
     return value, dict(zip(places, slopes, strict=True))
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=("values", "model"),
-    meta_fields=("places", "method", "metric", "surrogate"),
-)
-@dataclasses.dataclass(frozen=True)
+@pytree
 class _Problem:
-    """What is differentiated: the error of a model as a function of some of its floats.
+    """What is differentiated: the error of a model as a function of some of its settings.
 
-    values: the floats at which the gradient is wanted.
-    model: the model; its own values of these floats are not used.
-    places: where the floats are among the leaves of the model.
-    method, metric, surrogate: the arguments of :func:`hypergradient`.
+    The last three fields are arguments of :func:`hypergradient`.
     """
 
-    values: list[Array]
-    model: Learner
-    places: tuple[int, ...]
-    method: str
-    metric: Metric | None
-    surrogate: str
-
-    def model_at(self, values: list[Array]) -> Learner:
-        return relaxed(leaves.put(self.model, self.places, values), self.surrogate)
+    values: list[Array]  # the settings at which the gradient is computed
+    model: Learner  # the model; its values of these settings are not used
+    places: tuple[int, ...] = static()  # where the settings are among the leaves of the model
+    method: str = static()
+    metric: Metric | None = static()
+    surrogate: str = static()
 
 
 class _Score(NamedTuple):
-    """A run so far.
+    """A run so far."""
 
-    state: the model's state.
-    loss: the sum of the squared errors, from 0.
-    seen: how many errors that were, from 0.
-    """
-
-    state: State
-    loss: Sum
-    seen: Array
+    state: State  # the model's state
+    loss: Sum  # the sum of the squared errors, 0 at the start
+    seen: Array  # how many targets were usable, 0 at the start
 
 
 def _solve(
@@ -153,10 +131,15 @@ def _solve(
     """Return the error and its slopes."""
 
     def error(values: list[Array]) -> Array:
-        model = problem.model_at(values)
+        model = relaxed(leaves.put(problem.model, problem.places, values), problem.surrogate)
         state = model.init(xs.shape[1], xs.dtype, key=key)
         if problem.metric is not None:
-            return _number(problem.metric(over_time(model, state, xs, ds, key, observe)[1], ds))
+            trace = over_time(model, state, xs, ds, key, observe)[1]
+            value = jnp.asarray(problem.metric(trace, ds))
+            if value.ndim or not jnp.issubdtype(value.dtype, jnp.floating):
+                kind = f"{value.dtype}{[*value.shape]}"
+                raise TypeError(f"metric must return one real number; got an array of {kind}")
+            return value
         walk = _walk if problem.method == "forward" else _walk_in_stretches
         start = _Score(state, Sum.zeros((), xs.dtype), jnp.zeros((), jnp.int32))
         end = walk(model, start, xs, ds, key)
@@ -169,7 +152,7 @@ def _solve(
     def along(direction: Array) -> tuple[Array, Array]:
         return jax.jvp(lambda flat: error(unravel(flat)), (flat,), (direction,))
 
-    # One derivative of the whole run along each number; the run itself is computed once.
+    # A derivative of the whole run along each number; the run itself is computed once.
     value, slopes = jax.vmap(along, out_axes=(None, 0))(jnp.eye(flat.size, dtype=flat.dtype))
     return value, unravel(slopes)
 
@@ -198,19 +181,8 @@ def _walk_in_stretches(model: Learner, score: _Score, xs: Array, ds: Array, key:
         x, d = (jax.lax.dynamic_slice_in_dim(a, first, width) for a in (xs, ds))
         return _walk(model, score, x, d, key)
 
-    def link(score: _Score, first: Array) -> tuple[_Score, None]:
-        return stretch(model, score, first), None
-
-    score, _ = jax.lax.scan(link, score, width * jnp.arange(count))
+    starts = width * jnp.arange(count)
+    score, _ = jax.lax.scan(lambda score, t: (stretch(model, score, t), None), score, starts)
     if count * width < len(xs):
         score = _walk(model, score, xs[count * width :], ds[count * width :], key)
     return score
-
-
-def _number(value: ArrayLike) -> Array:
-    value = jnp.asarray(value)
-    if value.ndim or not jnp.issubdtype(value.dtype, jnp.floating):
-        raise TypeError(
-            f"metric must return one real number; got an array of {value.dtype}{[*value.shape]}"
-        )
-    return value

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from jboost.core import DType, Key, Learner, Sample, State, Wrapper, checks, metrics, model
 from jboost.core.learner import instance
-from jboost.wrappers.intervals import Intervals
+from jboost.wrappers.intervals import Intervals, interval
 
 Metrics = Any  # a metric, or a pytree of metrics
 
@@ -77,8 +77,8 @@ class Scored(Wrapper):
         # and after would copy their windows at every step.
         d = jnp.where(sample.counts, sample.d, jnp.nan)
         bounds = ()
-        if self._uses_intervals and isinstance(self.learner, Intervals):
-            bounds = self.learner.interval(state.learner, sample.x)
+        if self._uses_intervals:
+            bounds = interval(self.learner, state.learner, sample.x)
         prediction = self.predict(state, sample.x)
         return ScoredState(
             metrics.update(self.metrics, state.metrics, d, prediction, *bounds),

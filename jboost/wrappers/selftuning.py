@@ -119,39 +119,34 @@ class SelfTuning(Wrapper):
         self._start(jnp.result_type(float))  # refuses wrong names, ranges and values at once
 
     @property
-    def _tuned(self) -> tuple[dict[str, _spaces.Space], dict[str, int]]:
-        """The space of each tuned setting, and its place among the leaves of the learner."""
-        places = leaves.places(self.learner, self.wrt)
-        return _spaces.of(self.learner, places, dict(self.spaces)), places
+    def _tuned(self) -> list[tuple[str, int, _spaces.Space, ArrayLike]]:
+        """The tuned settings: name, number among the learner's leaves, space and given value."""
+        numbers = leaves.places(self.learner, self.wrt)
+        spaces = _spaces.of(self.learner, numbers, dict(self.spaces))
+        values = leaves.take(self.learner, numbers.values())
+        return [(n, numbers[n], spaces[n], value) for n, value in zip(numbers, values, strict=True)]
 
     def _start(self, dtype: DTypeLike) -> Array:
-        """Return φ of the given settings."""
-        spaces, places = self._tuned
-        settings = leaves.take(self.learner, places.values())
-        return jnp.concatenate(
-            [
-                jnp.ravel(_spaces.start(name, space, setting, dtype))
-                for (name, space), setting in zip(spaces.items(), settings, strict=True)
-            ]
-        )
+        """Return φ of the given values."""
+        coordinates = [
+            _spaces.start(name, space, value, dtype) for name, _, space, value in self._tuned
+        ]
+        return jnp.concatenate([jnp.ravel(coordinate) for coordinate in coordinates])
 
     def _values(self, phi: Array) -> dict[str, Array]:
         """Return the tuned settings at φ by name, each in its own shape."""
-        spaces, places = self._tuned
-        shapes = [jnp.shape(setting) for setting in leaves.take(self.learner, places.values())]
-        ends = np.cumsum([np.prod(shape, dtype=int) for shape in shapes])
-        coordinates = jnp.split(phi, ends[:-1])
+        tuned = self._tuned
+        ends = np.cumsum([jnp.size(value) for *_, value in tuned])
+        pairs = zip(tuned, jnp.split(phi, ends[:-1]), strict=True)
         return {
-            name: space.value(coordinate).reshape(shape)
-            for (name, space), coordinate, shape in zip(
-                spaces.items(), coordinates, shapes, strict=True
-            )
+            name: space.value(coordinate).reshape(jnp.shape(value))
+            for (name, _, space, value), coordinate in pairs
         }
 
     def _at(self, phi: Array) -> Learner:
         """Return the learner with its settings at φ, made differentiable."""
-        _, places = self._tuned
-        tuned = leaves.put(self.learner, places.values(), self._values(phi).values())
+        numbers = [number for _, number, *_ in self._tuned]
+        tuned = leaves.put(self.learner, numbers, self._values(phi).values())
         return relaxed(tuned, "straight-through")
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> SelfTuningState:

@@ -62,10 +62,9 @@ class Separate(Targets):
     per_learner: ClassVar[tuple[str, ...]] = ("learner",)
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
-        def start(learner: Learner) -> State:
-            return learner.init(num_features, dtype, key=key)
-
-        return copies.each(start, self.learner, self.q)
+        return copies.each(
+            lambda learner: learner.init(num_features, dtype, key=key), self.learner, self.q
+        )
 
     def alone(self, j: int) -> Learner:
         """Return the learner of target j."""
@@ -73,10 +72,9 @@ class Separate(Targets):
         return copy_with([leaf[j] for leaf in varied])
 
     def predict(self, state: State, x: ArrayLike) -> Array:
-        def estimate(learner: Learner, state: State) -> Array:
-            return learner.predict(state, x)
-
-        return copies.each(estimate, self.learner, self.q, state)
+        return copies.each(
+            lambda learner, state: learner.predict(state, x), self.learner, self.q, state
+        )
 
     def learn(self, state: State, sample: Sample) -> State:
         return self._each("learn", state, sample)

@@ -27,9 +27,8 @@ from jboost.core import (
     model,
     static,
 )
-from jboost.core.arrays import real
 from jboost.core.learner import instance, required_key
-from jboost.core.numerics import dtype_of, known, usable
+from jboost.core.numerics import dtype_of, known, real, usable
 
 MEMORY = 100  # samples over which the mean uncertainty is taken
 

@@ -248,15 +248,17 @@ def test_both_programs_give_the_same_bits(monkeypatch: Any) -> None:
 
 def test_what_is_compiled_in_a_hurry_depends_on_the_samples_alone(monkeypatch: Any) -> None:
     monkeypatch.setattr(feed, "FIRST_SAMPLES", 20)
-    efforts, program = set(), feed._program
-    monkeypatch.setattr(
-        feed, "_program", lambda spec, *how: efforts.add(how) or program(spec, *how)
-    )
+    efforts, program, plan_for = set(), feed._program, feed.plan_for
+
+    def noted(packing: Any, generator: Any, kernel: bool, level: int) -> Any:
+        compiled = program(packing, generator, kernel, level)
+        return lambda *rows: efforts.add((len(rows[-1]) - 1, level)) or compiled(*rows)
+
+    monkeypatch.setattr(feed, "_program", noted)
+    monkeypatch.setattr(feed, "plan_for", lambda *run: plan_for(*run)._replace(long=True))
     xs = RNG.normal(size=(60, 3))
     ds = np.where(np.arange(60) % 7, xs.sum(axis=1), np.nan)
     one, many, moved = (Feed(BOOSTED, 3, jax.random.key(1)) for _ in range(3))
-    for each in (one, many, moved):
-        each._levels = (0, 1)
     said = [(one.predict(x), one.learn(x, d))[0] for x, d in zip(xs, ds, strict=True)]
     asked = []
     for start in range(0, 60, 13):
@@ -265,7 +267,6 @@ def test_what_is_compiled_in_a_hurry_depends_on_the_samples_alone(monkeypatch: A
     np.testing.assert_array_equal(said[::13], asked)
     moved.learn_many(xs[:10], ds[:10])
     moved = pickle.loads(pickle.dumps(moved))
-    moved._levels = (0, 1)
     moved.learn_many(xs[10:], ds[10:])
     for other in (many, moved):
         for a, b in zip(jax.tree.leaves(one.state), jax.tree.leaves(other.state), strict=True):
@@ -278,12 +279,12 @@ def test_a_key_for_the_start_alone_makes_no_other_program() -> None:
     key = jax.random.key(1)
     starts = Seeded(jb.boost([network, jb.NLMS(0.5)], target_mse=0.1, dependence=0.0))
     one, other = Feed(starts, 3), Feed(starts, 3, key)
-    assert one._spec == other._spec and one.predict([1, 2, 3]) != other.predict([1, 2, 3])
+    assert one._programs == other._programs and one.predict([1, 2, 3]) != other.predict([1, 2, 3])
     again = pickle.loads(pickle.dumps(other))
     assert again.predict([1, 2, 3]) == other.predict([1, 2, 3])
     draws = Seeded(jb.boost(NLMS, 3, target_mse=30.0, mode=jb.RandomUpdate()))
     one, other = Feed(draws, 3), Feed(draws, 3, key)
-    assert one._spec != other._spec
+    assert one._programs != other._programs
     for x, y in samples(100, "abc"):  # of twenty, both may skip the same
         for each in (one, other):
             each.learn([*x.values()], y)

@@ -1,7 +1,5 @@
 """Importing the library changes no setting of JAX; the adapters change one when asked to."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -19,7 +19,7 @@ from jboost import catalogue
 from jboost.checkpoints import checkpoint
 from jboost.cli import main
 from jboost.files import delimited, predictions
-from jboost.reports.watch import Learners
+from jboost.reports.accounts import Learners
 from jboost.wrappers.intervals import band
 
 pytest.importorskip("pyarrow")
@@ -143,12 +143,16 @@ def test_learners_are_watched_for_pictures_alone(folder: Path, capsys: Any) -> N
     assert run(*command, "b.csv", "--checkpoint", "b", "--plot", "p.png") == 0
     assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
     plain, drawn = (checkpoint.read(name).extra["caller"]["learners"] for name in "ab")
-    assert plain is None and Learners.from_dict(drawn).rows == ROWS
+    assert plain is None and Learners.from_dict(drawn).spans.rows == ROWS
     with open("data.csv", "a") as file:
         file.write("1,2,3\n")
     assert run("data.csv", "--checkpoint", "a", "--resume", "--report", "r.html") == 0
     late = Learners.from_dict(checkpoint.read("a").extra["caller"]["learners"])
-    assert late.rows == ROWS + 1 and np.isnan(late.lam[:-1]).all() and np.isfinite(late.z[-1]).all()
+    assert (
+        late.spans.rows == ROWS + 1
+        and np.isnan(late.lam[:-1]).all()
+        and np.isfinite(late.z[-1]).all()
+    )
 
 
 def test_in_a_pipe_and_without_answers(folder: Path) -> None:

@@ -25,8 +25,7 @@ from jboost import catalogue
 from jboost.automatic import auto
 from jboost.checkpoints import checkpoint
 from jboost.cli import main
-from jboost.files import delimited, predictions
-from jboost.files import formats as files
+from jboost.files import delimited, predictions, sources
 
 pytest.importorskip("pyarrow")
 Image = pytest.importorskip("PIL.Image")
@@ -349,7 +348,7 @@ def test_a_folder_a_missing_and_a_forbidden_file(
     def forbidden(path: str, *_: Any) -> Any:  # root may read everything
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr(files, "open", forbidden, raising=False)
+    monkeypatch.setattr(sources, "open", forbidden, raising=False)
     assert run("data.csv", "--target", "y", *FAST) == 3
     assert capsys.readouterr().err == "jboost: error: data.csv cannot be read: Permission denied\n"
 

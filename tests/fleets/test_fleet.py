@@ -95,8 +95,9 @@ def test_a_row_copies_no_states_of_other_streams():
     """The compiled loop changes one row of the states in place, whatever the combiner."""
     fleet, rows = Fleet(MODELS["WU"], 1000, R), 16
     block = (np.zeros((1, rows), np.int32), np.ones((1, rows, R), np.float32), np.ones((1, rows)))
-    program = loops._kernel if fleet._spec.loop == "kernel" else loops._plain
-    lowered = program.lower(fleet._spec, fleet.model, None, fleet.init().words, block)
+    lowered = loops.RUN[fleet._spec.loop].lower(
+        fleet._spec, fleet.model, None, fleet.init().words, block
+    )
     assert not re.findall(r"= u32\[1000,.* copy\(", lowered.compile().as_text())
 
 

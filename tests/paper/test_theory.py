@@ -145,7 +145,13 @@ def test_lemma2_printed_bound_is_passed():
 
 @given(seed=st.integers(0, 2**32 - 1), target=st.floats(0.01, 1.0), base=st.floats(0.02, 0.98))
 def test_potential_of_the_corrected_lemma2(seed, target, base):
-    """Σ_t Σ_k λ(1 − b^{σ_m² − e²}) ≤ T for any errors at all."""
+    """Σ_t Σ_k λ(1 − b^{σ_m² − e²}) ≤ T for any errors at all: the proof of M ≤ 1/(κ(1 − ρ)).
+
+    Let G(l) be 1 − b^l for l ≥ 0, l ln(1/b) below. λ(1 − b^{σ_m² − e²}) is at most
+    G(l^(k+1)) − G(l^(k)), and G ≤ 1, so its sum over t and k ≤ M is at most T. With
+    b^{−e²} ≤ 1 + e²(1/b − 1) and the guarantee it is at least κTM(1 − ρ). There is no bound (ρ ≥ 1)
+    for σ_m² ≤ ln(1 + 4σ²(1/b − 1))/ln(1/b), itself ≥ 4σ².
+    """
     rng = np.random.default_rng(seed)
     e = 2 * rng.uniform(0, 1, (30, 1)) ** rng.integers(0, 5) * rng.uniform(0, 1, (30, 25))
     lam = chain(e, base, target)[:, :-1]

@@ -13,8 +13,8 @@ import pytest
 import jboost as jb
 from jboost import catalogue
 from jboost.reports import pictures
+from jboost.reports.accounts import MOST_LEARNERS, Bands, Learners, Watch, booster_in
 from jboost.reports.spans import MOST_SPANS, Spans
-from jboost.reports.watch import MOST_LEARNERS, Bands, Learners, Watch, booster_in
 from jboost.running.blocks import Block
 
 RNG = np.random.default_rng(0)
@@ -136,7 +136,7 @@ def test_rows_in_which_a_learner_diverged_do_not_count() -> None:
     whole.add(block(0, d, d, lam=lam, z=z, zy=z * d[:, None]))
     z[2, 1] = np.inf
     without.add(block(0, d, d, lam=lam, z=z, zy=z * d[:, None]))
-    assert np.isnan(without.z[2]).all() and without.rows == 4
+    assert np.isnan(without.z[2]).all() and without.spans.rows == 4
     np.testing.assert_array_equal(without.z[[0, 1, 3]], whole.z[[0, 1, 3]])
 
 

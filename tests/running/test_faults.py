@@ -236,12 +236,12 @@ class Scarce:
 
 
 def test_wide_rows_make_short_blocks(tmp_path: Path, monkeypatch: Any) -> None:
-    from jboost.files import parquet, sources
+    from jboost.files import sources, tables
 
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     columns = {f"x{i}": X[:, i % 3] for i in range(20)} | {"y": D}
     pq.write_table(pa.table(columns), tmp_path / "wide", row_group_size=64)
-    monkeypatch.setattr(parquet, "BLOCK_NUMBERS", 140)
+    monkeypatch.setattr(tables, "BLOCK_NUMBERS", 140)
     parts = list(sources.read(tmp_path / "wide", "y"))
     assert {len(d) for _, d in parts[:-1]} == {7}
     np.testing.assert_array_equal(np.concatenate([d for _, d in parts]), D)

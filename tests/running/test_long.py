@@ -90,8 +90,8 @@ def test_a_million_boosted_float32_steps_agree_with_float64(name, x64):
     assert single == pytest.approx(double, rel=0.02)
 
 
-@pytest.mark.parametrize("form", ["root", "covariance"])
-def test_a_change_is_followed_though_columns_are_collinear(form):
+@pytest.mark.parametrize("storage", ["root", "covariance"])
+def test_a_change_is_followed_though_columns_are_collinear(storage):
     """The cap holds the direction that is never excited, and nothing else."""
     rng = np.random.default_rng(0)
     T, change = 30_000, 20_000
@@ -100,7 +100,7 @@ def test_a_change_is_followed_though_columns_are_collinear(form):
     before, after = rng.normal(size=(2, 5))
     clean = np.where(np.arange(T) < change, xs @ before, xs @ after)
     ds = (clean + NOISE * rng.normal(size=T)).astype(np.float32)
-    _, trace = jb.run(jb.Newton(0.999, ridge=0.01, form=form), xs, ds)
+    _, trace = jb.run(jb.Newton(0.999, ridge=0.01, storage=storage), xs, ds)
     error = np.asarray(trace.prediction) - clean
     assert np.mean(error[change + 8000 :] ** 2) < 5 * np.mean(error[change - 8000 : change] ** 2)
 

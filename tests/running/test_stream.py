@@ -18,7 +18,8 @@ from support import memory
 
 import jboost as jb
 from jboost.checkpoints import checkpoint
-from jboost.engine import fold as engine
+from jboost.engine import folds, use
+from jboost.engine.kernel import USUAL_LEVEL
 from jboost.running import blocks
 from jboost.running.stream import run_stream
 
@@ -86,12 +87,12 @@ def test_any_blocks_give_the_bits_of_one_run(whole: Any, ahead: int) -> None:
 
 def programs() -> int:
     """How many programs the engine has compiled for small models."""
-    return engine._plain._cache_size() + engine._kernels[False]._cache_size()
+    return sum(folds._programs[level]._cache_size() for level in (None, USUAL_LEVEL))
 
 
-@pytest.mark.parametrize("form", ["auto", "plain"])
-def test_a_hundred_lengths_compile_at_most_four_programs(form: str) -> None:
-    engine.use(form)
+@pytest.mark.parametrize("compiled_as", ["auto", "plain"])
+def test_a_hundred_lengths_compile_at_most_four_programs(compiled_as: str) -> None:
+    use(compiled_as)
     try:
         xs, ds = (np.asarray(array) for array in jb.streams.duffing(50_000))
         lengths = np.random.default_rng(0).geometric(1 / 200, size=100)
@@ -103,7 +104,7 @@ def test_a_hundred_lengths_compile_at_most_four_programs(form: str) -> None:
         assert 1 < compiled <= 4 and stream.position == 50_000
         assert_same(stream.state, jb.run(model, xs, ds)[0])
     finally:
-        engine.use("auto")
+        use("auto")
 
 
 @pytest.mark.parametrize("call", [0, 40, 1000])

@@ -13,8 +13,7 @@ from support.kernels import KERNELS
 import jboost as jb
 from jboost import engine
 from jboost.engine.plan import Plan
-from jboost.sweeps import jobs, program
-from jboost.sweeps import plots as sweep_plots
+from jboost.sweeps import jobs
 from jboost.sweeps.results import Table
 from jboost.sweeps.sweep import SweepInterrupted, sweep
 
@@ -38,7 +37,7 @@ def compiled():
     seen = set()
 
     def new():
-        fresh = set(program._compiled) - seen
+        fresh = set(jobs._compiled) - seen
         seen.update(fresh)
         return len(fresh)
 
@@ -227,7 +226,7 @@ def test_an_interruption_keeps_what_is_done(monkeypatch):
         ({"step_size": np.array(0.1)}, "must be a list or array"),
         ({"step_size": [0.1, np.nan]}, r"grid\['step_size'\]\[1\] must be finite; got nan"),
         ([{"step_size": np.inf}], r"grid\[0\]\['step_size'\] must be finite"),
-        ({"step_siz": [0.1]}, "make needs 'step_size' too; 'step_siz' is not among"),
+        ({"step_siz": [0.1]}, "missing 1 required.*argument: 'step_size'"),
         ({"mse": [0.1]}, "'mse', which is a column of the table"),
         ({"step_size": [[0.1] * 19 + [np.nan]]}, r"grid\['step_size'\]\[0\] must be finite"),
         ([{"step_size": 0.1}, {"m": 2}], "same names; point 0 has step_size, point 1 has m"),
@@ -250,8 +249,9 @@ def test_other_bad_arguments_say_what_to_do():
     def strict(step_size):
         return jb.SGD(step_size)
 
-    with pytest.raises(ValueError, match="'m', which make does not take: it takes step_size"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'm'") as error:
         sweep(strict, {"step_size": [0.1], "m": [1]}, xs, ds)
+    assert "the grid's names are arguments of make" in error.value.__notes__[0]
     with pytest.raises(ValueError, match="step_size must be") as error:
         sweep(strict, {"step_size": [0.1, -1.0]}, xs, ds)
     assert "{'step_size': -1.0}" in error.value.__notes__[0]
@@ -303,7 +303,7 @@ def test_unused_operands_do_not_abort_the_process():
 def small_table():
     points = [{"m": m, "mode": mode} for m in (1, 2) for mode in ("a", "b")]
     mse = np.array([4.0, 4.0, 2.0, 3.0, 1.0, np.nan, 1.0, 3.0])
-    return Table(points, {"m": [1, 2], "mode": ["a", "b"]}, (2, 1), {"mse": mse}, seconds=1.5)
+    return Table(points, (2, 1), {"mse": mse}, seconds=1.5)
 
 
 def test_a_table_by_hand():
@@ -320,11 +320,11 @@ def test_a_table_by_hand():
     with pytest.raises(KeyError, match="no column 'nse'; there are m, mode, key, mse"):
         table["nse"]
     with pytest.raises(ValueError, match="no point has a finite"):
-        Table([{"m": 1}], None, (1, 1), {"mse": np.array([np.inf])}).best()
+        Table([{"m": 1}], (1, 1), {"mse": np.array([np.inf])}).best()
 
 
 def test_a_long_table_prints_its_ends():
-    table = Table([{"m": m} for m in range(100)], None, (1, 1), {"mse": np.arange(100.0)})
+    table = Table([{"m": m} for m in range(100)], (1, 1), {"mse": np.arange(100.0)})
     lines = repr(table).splitlines()
     assert len(lines) == 15 and lines[7].split() == ["…", "…"]
     assert lines[1].split() == ["0", "0"] and lines[13].split() == ["99", "99"]
@@ -332,7 +332,7 @@ def test_a_long_table_prints_its_ends():
 
 def test_frames_where_they_are_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(ImportError, match="polars is missing: pip install polars"):
+    with pytest.raises(ModuleNotFoundError, match="polars"):
         small_table().to_polars()
     pandas = pytest.importorskip("pandas")
     frame = small_table().to_pandas()
@@ -351,14 +351,14 @@ def test_plots_show_means_and_the_best():
     ax = table.plot(x="m", by="mode")
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["mode = a", "mode = b"]
     np.testing.assert_array_equal(ax.lines[1].get_ydata(), [2.5, 2.0])
-    ax = sweep_plots.lines(table, "mode")
+    ax = table.plot("mode")
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), [4.0, 2.0])
     assert [label.get_text() for label in ax.get_xticklabels()] == ["a", "b"]
     with pytest.raises(ValueError, match="'c' is not a setting of this sweep; they are m, mode"):
         table.plot(x="c")
     close = [{"b": b} for b in (0.99990, 0.99995)]
-    assert len(Table(close, None, (1, 1), {"mse": np.ones(2)}).plot().lines[0].get_xdata()) == 2
-    wide = Table([{"s": s} for s in (0.01, 1.0)], None, (1, 1), {"mse": np.array([1.0, 2.0])})
+    assert len(Table(close, (1, 1), {"mse": np.ones(2)}).plot().lines[0].get_xdata()) == 2
+    wide = Table([{"s": s} for s in (0.01, 1.0)], (1, 1), {"mse": np.array([1.0, 2.0])})
     assert wide.plot().get_xscale() == "log"
 
 
@@ -379,8 +379,8 @@ def test_it_compiles_for_accelerators():
 
     plan = Plan(False, "")
     models = jax.tree.map(lambda leaf: np.full(3, leaf, np.float32), make_ru(step_size=0.1))
-    batch = program.Batch(models, np.zeros((3, 2), np.uint32), np.zeros(3, np.int32))
-    spec = program.BatchSpec(plan, (Gpu(),), "threefry2x32", None, None)
-    run_batch = jax.jit(partial(program._run_batch, spec))
+    batch = jobs.Batch(models, np.zeros((3, 2), np.uint32), np.zeros(3, np.int32))
+    spec = jobs.BatchSpec(plan, (Gpu(),), "threefry2x32", None, None)
+    run_batch = jax.jit(partial(jobs._run_batch, spec))
     exported = jax.export.export(run_batch, platforms=["cuda"])(batch, xs[None], ds[None])
     assert exported.out_avals[0].shape == (3,)

@@ -48,7 +48,7 @@ def test_neither_the_units_nor_the_offset_of_the_target_matter():
 
 def test_once_found_it_is_as_good_as_knowing_them():
     xs, ds = stream()
-    found, told, all_of_them = (
+    selected, knowing, all_columns = (
         np.mean((jb.run(model, x, ds)[1].prediction - ds)[200:] ** 2)
         for model, x in (
             (jb.pipeline(Select(5), jb.Newton(0.99)), xs),
@@ -56,7 +56,7 @@ def test_once_found_it_is_as_good_as_knowing_them():
             (jb.Newton(0.99), xs),
         )
     )
-    assert found < 1.15 * told and found < 0.9 * all_of_them
+    assert selected < 1.15 * knowing and selected < 0.9 * all_columns
 
 
 def test_with_few_columns_nothing_is_left_out():

@@ -241,8 +241,8 @@ def test_bias_and_polynomial():
             for p in range(1, degree + 1)
             for factors in itertools.combinations_with_replacement(x.tolist(), p)
         ]
-        found = Polynomial(degree).apply((), x)
-        assert found.tolist() == products and Polynomial(degree).width(3) == len(products)
+        polynomial = Polynomial(degree).apply((), x)
+        assert polynomial.tolist() == products and Polynomial(degree).width(3) == len(products)
 
 
 def test_random_features_approach_the_gaussian_kernel():

@@ -21,9 +21,9 @@ def changing(T, columns=3, noise=0.1):
 
 def by_hand(xs, ds, mu, k, h, memory, warm_up):
     """SGD that starts anew at every alarm, in plain NumPy: estimates, and the alarms' times."""
-    w, n, log_u, g, alarms, said = np.zeros(xs.shape[1]), 0, 0.0, 0.0, [], []
+    w, n, log_u, g, alarms, predictions = np.zeros(xs.shape[1]), 0, 0.0, 0.0, [], []
     for t, (x, d) in enumerate(zip(xs, ds, strict=True)):
-        said.append(w @ x)
+        predictions.append(w @ x)
         log_e = np.log(abs(d - w @ x))
         v = np.clip(log_e - log_u, -2, 2) if n else 0.0
         ratio = np.exp(2 * v) / 1.7760725**2  # e²/σ²
@@ -35,7 +35,7 @@ def by_hand(xs, ds, mu, k, h, memory, warm_up):
             alarms.append(t)
             n, g, w = 0, 0.0, np.zeros_like(w)
         w = w + mu * (d - w @ x) * x
-    return np.array(said), alarms
+    return np.array(predictions), alarms
 
 
 def test_the_detector_and_a_restart(x64):
@@ -43,13 +43,13 @@ def test_the_detector_and_a_restart(x64):
     ds[450:] *= -3  # a second change
     model = OnChange(jb.SGD(0.1, guard=False), "restart", 2.0, 6.0, memory=80.0, warm_up=40)
     state, trace = jb.run(model, xs, ds, observe=lambda s, i: (i.alarm, i.changes, i.last))
-    said, alarms = by_hand(xs, ds, 0.1, 2.0, 6.0, 80.0, 40)
+    predictions, alarms = by_hand(xs, ds, 0.1, 2.0, 6.0, 80.0, 40)
     assert len(alarms) >= 2 and 300 < alarms[-2] < 320 and 450 < alarms[-1] < 470
     alarm, changes, last = (np.asarray(a) for a in trace.observed)
     assert np.flatnonzero(alarm).tolist() == alarms
     assert changes[-1] == state.detector.changes == len(alarms)
     assert last[-1] == state.detector.last == alarms[-1] and last[0] == 0
-    np.testing.assert_allclose(trace.prediction, said, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(trace.prediction, predictions, rtol=1e-9, atol=1e-12)
 
 
 def recovery(model, xs, ds):
@@ -95,9 +95,9 @@ def test_inflating_keeps_what_is_known():
     xs, _ = changing(200)
     before, after, _ = at_an_alarm(learner, "inflate")
     start = learner.init(3)._replace(w=before.w)
-    wanted = jax.jit(learner.update)(start, xs[100], jnp.float32(1e4))
-    chex.assert_trees_all_close(after.w, wanted.w, rtol=1e-5)
-    chex.assert_trees_all_close(after.T, wanted.T, rtol=1e-5)
+    expected = jax.jit(learner.update)(start, xs[100], jnp.float32(1e4))
+    chex.assert_trees_all_close(after.w, expected.w, rtol=1e-5)
+    chex.assert_trees_all_close(after.T, expected.T, rtol=1e-5)
 
 
 def test_restarting_forgets_all_but_the_scales():
@@ -105,7 +105,7 @@ def test_restarting_forgets_all_but_the_scales():
     _, after, plain = at_an_alarm(learner, "restart")
     chex.assert_trees_all_close(after.transforms, plain.transforms)
     chex.assert_trees_all_close(after.learner.scale, plain.learner.scale)
-    knew, knows = (jnp.linalg.norm(own.learner.learner.w) for own in (plain, after))
+    knew, knows = (jnp.linalg.norm(state.learner.learner.w) for state in (plain, after))
     assert float(knows) < 0.3 * float(knew)
 
 
@@ -114,7 +114,7 @@ def test_in_a_booster_the_copies_that_suffer():
     learners = [OnChange(jb.Newton(beta), threshold=15.0) for beta in (1.0, 0.8)]
     model = jb.boost(learners, target_mse=0.01, combiner=jb.Uniform())
     state, _ = jb.run(model, xs, ds)
-    slow, quick = np.concatenate([np.ravel(own.detector.changes) for own in state.learners])
+    slow, quick = np.concatenate([np.ravel(copy.detector.changes) for copy in state.learners])
     assert slow >= 1 and quick == 0
 
 
@@ -138,14 +138,14 @@ def test_no_answer_no_change():
     model = OnChange(jb.SGD(0.1), "restart", threshold=0.1, warm_up=0)
     state, _ = jb.run(model, xs, ds)
     update = jax.jit(model.update)
-    large, one = jnp.float32(1e4), {"weight": jnp.float32(1), "repeats": jnp.bool_(True)}
-    assert update(state, xs[0], large, **one).detector.changes != state.detector.changes
-    for told, d in [
+    large, normal = jnp.float32(1e4), {"weight": jnp.float32(1), "repeats": jnp.bool_(True)}
+    assert update(state, xs[0], large, **normal).detector.changes != state.detector.changes
+    for change, d in [
         ({}, np.nan),
         ({"weight": jnp.float32(0)}, large),
         ({"repeats": jnp.bool_(False)}, large),
     ]:
-        chex.assert_trees_all_equal(update(state, xs[0], jnp.float32(d), **one | told), state)
+        chex.assert_trees_all_equal(update(state, xs[0], jnp.float32(d), **normal | change), state)
     look = jax.jit(lambda state, x, d: model.info(state, model.sample(state, x, d)))
     assert not look(state, xs[0], jnp.float32(jnp.nan))["alarm"]
     assert look(state, xs[0], large)["alarm"]
@@ -156,9 +156,9 @@ def test_a_network_starts_anew_and_two_runs_are_the_same_run():
     xs, ds = changing(300)
     network = jb.GaussNewton(jb.networks.Perceptron(3))
     model = OnChange(network, "restart", threshold=3.0, warm_up=50)
-    one, other = (jb.run(model, xs, ds, jax.random.key(0))[0] for _ in range(2))
-    assert int(one.detector.changes) >= 1
-    chex.assert_trees_all_equal(one, other)
+    first, second = (jb.run(model, xs, ds, jax.random.key(0))[0] for _ in range(2))
+    assert int(first.detector.changes) >= 1
+    chex.assert_trees_all_equal(first, second)
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,8 @@ def test_a_prediction_knows_the_answers_up_to_the_delay(name, delay):
     _, trace = jb.run(Delayed(learner, delay), xs, ds, KEY)
     predict = jax.jit(learner.predict)
     for t in (0, delay, delay + 1, 60):
-        known = np.where(np.arange(120) < t - delay, ds, np.nan)
-        state, _ = jb.run(learner, xs, known, KEY)
+        answered = np.where(np.arange(120) < t - delay, ds, np.nan)
+        state, _ = jb.run(learner, xs, answered, KEY)
         np.testing.assert_allclose(trace.prediction[t], predict(state, xs[t]), rtol=1e-4, atol=1e-5)
 
 
@@ -128,12 +128,12 @@ def test_memory_is_bounded_and_what_is_lost_is_counted():
     done = service.answer(state, 997, 1.0)
     twice = service.answer(done, 997, 1.0)
     assert int(done.open.sum()) == 2 and int(twice.unknown) == 1
-    _, more = service.ask(done, 5, xs[0])  # takes the free place, not that of the oldest
+    _, more = service.ask(done, 5, xs[0])  # takes the free row, not that of the oldest
     assert sorted(more.id.tolist()) == [5, 996, 998] and int(more.dropped) == 2
     _, again = service.ask(more, 998, xs[1])  # the same id: its newer question
     assert sorted(again.id.tolist()) == [5, 996, 998] and int(again.dropped) == 3
-    place = again.id.tolist().index(998)
-    np.testing.assert_array_equal(again.x[place], xs[1])
+    row = again.id.tolist().index(998)
+    np.testing.assert_array_equal(again.x[row], xs[1])
 
 
 def test_a_service_is_a_learner_and_is_kept_with_its_open_questions(tmp_path):

@@ -44,9 +44,9 @@ def test_the_recursion(x64):
     xs, ds = (np.asarray(a) for a in jb.streams.duffing(400))
     model = Intervals(jb.SGD(0.05, guard=False), 0.9, step=0.1, memory=50.0, local=None)
     _, trace = jb.run(model, xs, ds, observe=band)
-    wanted = by_hand(xs, ds, 0.05, 0.9, 0.1, 50.0)
-    assert np.isinf(wanted[0]).all() and np.ptp(wanted[1:, 1] - wanted[1:, 0]) > 0.1
-    np.testing.assert_allclose(np.stack(trace.observed, axis=1), wanted, rtol=1e-6)
+    expected = by_hand(xs, ds, 0.05, 0.9, 0.1, 50.0)
+    assert np.isinf(expected[0]).all() and np.ptp(expected[1:, 1] - expected[1:, 0]) > 0.1
+    np.testing.assert_allclose(np.stack(trace.observed, axis=1), expected, rtol=1e-6)
 
 
 def test_newtons_variance_with_the_noise_level_learned(x64):
@@ -71,13 +71,13 @@ def test_the_leverage_of_an_input_far_from_all_others(x64):
     ones = np.column_stack([xs, np.ones(50)])
     far = np.array([30.0, 0.0, 0.0])
     R = 0.1 * np.eye(4) + ones.T @ ones
-    wanted = np.append(far, 1) @ np.linalg.inv(R) @ np.append(far, 1)
+    expected = np.append(far, 1) @ np.linalg.inv(R) @ np.append(far, 1)
     for storage in ("root", "covariance"):
         newton = jb.Newton(1.0, 0.1, storage=storage)
         model = jb.pipeline(jb.Bias(), jb.ScaleTarget(newton))
         state, _ = jb.run(model, xs.astype(float), ds.astype(float))
-        np.testing.assert_allclose(model.leverage(state, far), wanted, rtol=1e-6)
-    assert wanted > 3
+        np.testing.assert_allclose(model.leverage(state, far), expected, rtol=1e-6)
+    assert expected > 3
     network = jb.GaussNewton(jb.networks.Perceptron(3), jb.Newton(0.999, ridge=0.5))
     state = network.init(3, float, key=jax.random.key(0))
 
@@ -162,14 +162,14 @@ def test_intervals_are_narrow_where_errors_are_small():
     x = rng.uniform(-1, 1, size=(6000, 1)).astype(np.float32)
     noise = np.exp(2 * x[:, 0]) / 4
     d = 2 * x[:, 0] + noise * rng.normal(size=6000).astype(np.float32)
-    found = []
+    widths = []
     for settings in ({}, {"local": None}):
         _, trace = jb.run(Intervals(jb.Newton(1.0), **settings), x, d, observe=band)
         low, high = (np.asarray(a)[1000:] for a in trace.observed)
         inside = (low <= d[1000:]) & (d[1000:] <= high)
-        found.append((np.mean(high - low), inside[x[1000:, 0] > 0.8].mean()))
+        widths.append((np.mean(high - low), inside[x[1000:, 0] > 0.8].mean()))
         assert abs(inside.mean() - 0.9) < 0.02
-    (width, where_noisy), (constant, where_noisy_constant) = found
+    (width, where_noisy), (constant, where_noisy_constant) = widths
     assert width < 0.85 * constant
     assert where_noisy > where_noisy_constant + 0.1  # half of the way to 0.9, from about 0.6
 
@@ -179,14 +179,14 @@ def test_no_answer_no_change_and_what_info_says():
     model = Intervals(jb.SGD(0.1))
     state, _ = jb.run(model, xs, ds)
     update = jax.jit(model.update)
-    one = {"weight": jnp.float32(1), "repeats": jnp.bool_(True)}
-    assert update(state, xs[0], ds[0], **one).log_q != state.log_q
-    for told in (
+    normal = {"weight": jnp.float32(1), "repeats": jnp.bool_(True)}
+    assert update(state, xs[0], ds[0], **normal).log_q != state.log_q
+    for change in (
         {"d": jnp.float32(jnp.nan)},
         {"weight": jnp.float32(0)},
         {"repeats": jnp.bool_(False)},
     ):
-        same = update(state, xs[0], **{"d": ds[0]} | one | told)
+        same = update(state, xs[0], **{"d": ds[0]} | normal | change)
         chex.assert_trees_all_equal(same, state)
     look = jax.jit(lambda state, x, d: model.info(state, model.sample(state, x, d)))
     info = look(state, xs[0], jnp.float32(jnp.nan))

@@ -119,10 +119,10 @@ def test_the_running_median(start):
         return jax.lax.scan(step, Median.zeros(jnp.float32), sizes)[1]
 
     s = np.asarray(follow(jnp.asarray(sizes)))
-    wanted = 0.6745
+    median = 0.6745
     for span, scale in ((slice(40, 2000), 1), (slice(2060, 4000), 1000)):
-        assert np.all(np.abs(np.log2(s[span] / (scale * wanted))) < 1.5)
-        assert 0.9 < np.median(s[span]) / (scale * wanted) < 1.1
+        assert np.all(np.abs(np.log2(s[span] / (scale * median))) < 1.5)
+        assert 0.9 < np.median(s[span]) / (scale * median) < 1.1
 
 
 def test_an_exact_fit_leaves_the_scale():
@@ -135,17 +135,17 @@ def test_weights_come_from_a_column():
     weights = np.random.default_rng(0).uniform(0, 2, 50).astype(np.float32)
     weights[[3, 4, 5, 6]] = 0.0, -1.0, np.nan, np.inf
     learner = jb.Newton(0.99, 0.1)
-    own, predictions = learner.init(3, jnp.float32), []
+    expected, predictions = learner.init(3, jnp.float32), []
     update, predict = jax.jit(learner.update), jax.jit(learner.predict)
     for x, d, weight in zip(xs, ds, weights, strict=True):
-        predictions.append(predict(own, x))
+        predictions.append(predict(expected, x))
         if np.isfinite(weight) and weight > 0:
-            own = update(own, x, d, weight=weight)
-    for column, place in ((-1, 3), (1, 1)):
-        both = np.insert(xs, place, weights, axis=1)
+            expected = update(expected, x, d, weight=weight)
+    for column, position in ((-1, 3), (1, 1)):
+        both = np.insert(xs, position, weights, axis=1)
         state, trace = jb.run(WeightColumn(learner, column), both, ds)
         np.testing.assert_allclose(trace.prediction, predictions, rtol=1e-4, atol=1e-5)
-        chex.assert_trees_all_close(state, own, rtol=1e-3, atol=1e-5)
+        chex.assert_trees_all_close(state, expected, rtol=1e-3, atol=1e-5)
 
 
 def test_a_budget_is_kept_and_spent_at_random():

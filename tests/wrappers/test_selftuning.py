@@ -71,9 +71,9 @@ def test_slopes_are_the_derivative_of_the_state(make, wrt, x64):
     state, _ = jb.run(SelfTuning(make(0.1, 0.95), wrt=wrt, trust=1e-30), xs, ds)
     phi = jnp.array([np.log(0.1), np.log(0.95 / 0.05)])
     expected = [jnp.moveaxis(slope, -1, 0) for slope in jax.jacfwd(floats)(phi)]
-    own = jax.tree.leaves(state.slopes)
-    chex.assert_trees_all_close(own, expected, rtol=1e-7, atol=1e-10)
-    assert all((slope != 0).any() for slope in own[:2])
+    slopes = jax.tree.leaves(state.slopes)
+    chex.assert_trees_all_close(slopes, expected, rtol=1e-7, atol=1e-10)
+    assert all((slope != 0).any() for slope in slopes[:2])
 
 
 STREAMS = {
@@ -153,10 +153,10 @@ def test_around_a_booster_that_draws_it_is_the_same_run_after_a_cut(tmp_path):
     model = SelfTuning(inner, spaces={"step_size": (0, 1)})
     state, whole = jb.run(model, xs, ds, KEY)
     assert state.phi.shape == (2,) and (state.phi != jnp.log(steps / (1 - steps))).all()
-    part, head = jb.run(model, xs[:30], ds[:30], KEY)
-    jb.save(tmp_path / "cut.npz", model, part, KEY)
-    again, part, key = jb.load(tmp_path / "cut.npz")
-    end, tail = jb.run(again, xs[30:], ds[30:], key, part)
+    half, head = jb.run(model, xs[:30], ds[:30], KEY)
+    jb.save(tmp_path / "cut.npz", model, half, KEY)
+    again, half, key = jb.load(tmp_path / "cut.npz")
+    end, tail = jb.run(again, xs[30:], ds[30:], key, half)
     chex.assert_trees_all_equal(end, state)
     np.testing.assert_array_equal(
         np.concatenate([head.prediction, tail.prediction]), whole.prediction
@@ -175,7 +175,7 @@ def test_what_it_reports():
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("settings", "words"),
     [
         ({"wrt": "rate"}, "does not have; it has step_size"),
         ({"trust": 0.0}, "trust > 0"),
@@ -183,6 +183,6 @@ def test_what_it_reports():
         ({"spaces": {"step_size": (0.5, 1)}}, "must start inside its range"),
     ],
 )
-def test_mistakes_are_named(given, words):
+def test_mistakes_are_named(settings, words):
     with pytest.raises((TypeError, ValueError), match=words):
-        SelfTuning(jb.SGD(0.1), **given)
+        SelfTuning(jb.SGD(0.1), **settings)

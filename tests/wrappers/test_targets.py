@@ -75,11 +75,11 @@ def test_a_stream_in_blocks_and_resumed(tmp_path):
     with jb.run_stream(model, blocks, **keeps) as stream:
         first = [next(stream).prediction, next(stream).prediction]
     stream = jb.run_stream(model, blocks, **keeps)
-    made = np.concatenate([*first, *(block.prediction for block in stream)])
-    np.testing.assert_array_equal(made, trace.prediction)
+    predictions = np.concatenate([*first, *(block.prediction for block in stream)])
+    np.testing.assert_array_equal(predictions, trace.prediction)
     chex.assert_trees_all_equal(stream.state, state)
     assert stream.skipped == 2
-    assert stream.mse == pytest.approx(np.nanmean((made - both) ** 2), rel=1e-5)
+    assert stream.mse == pytest.approx(np.nanmean((predictions - both) ** 2), rel=1e-5)
     for wrong, words in ((ds, r"shape \([nT], 2\), a col"), (both[:, :1], r"got \(300, 1\)")):
         with pytest.raises(ValueError, match=words):
             jb.run_stream(model, (xs, wrong)).finish()
@@ -170,7 +170,7 @@ def test_double_precision(x64):
             lambda xs, ds: jb.run(jb.targets(jb.SGD(0.1), 2), xs, ds[:, 0]),
             r"ds must have shape \(T, 2\)",
         ),
-        (lambda xs, ds: jb.run(jb.targets(jb.SGD(0.1), 2), xs, ds), "one column per target"),
+        (lambda xs, ds: jb.run(jb.targets(jb.SGD(0.1), 2), xs, ds), "a column per target"),
         (lambda xs, ds: jb.run(jb.SGD(0.1), xs[:5], ds), "equally long"),
         (lambda xs, ds: jb.run(ALL["bsgd_ru"], xs, ds), "key is missing"),
         (lambda xs, ds: jb.run(jb.SGD(0.1), xs, ds, state=3), "state does not belong"),

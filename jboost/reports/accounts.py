@@ -1,0 +1,256 @@
+"""Accounts of a run: its errors, its intervals and its learners, and what is observed for them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from jax import Array
+
+from jboost.boosting.booster import Boosted
+from jboost.core import Learner, State
+from jboost.core.step import Info
+from jboost.reports.spans import Spans, as_text, from_text
+from jboost.running.blocks import Block
+from jboost.wrappers.intervals import Intervals
+
+Curves = tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]
+
+WINDOW = 1000  # targets that count as "lately"
+LAST_ROWS = 200  # in the picture of the intervals: more bars than that run into one another
+MOST_LEARNERS = 40  # of a booster with more, every second, third, … learner is watched
+SAMPLES = 16  # rows of a span in which λ and z are looked at: their means change slowly
+
+
+class Watch(NamedTuple):
+    """An ``observe`` function; equal ones are the same function to JAX, and compile once."""
+
+    intervals: bool = False  # whether to record the bounds of the intervals, ``low`` and ``high``
+    learners: int = 0  # of how many learners to record λ, z and the products z y
+
+    @classmethod
+    def for_model(cls, model: Learner, *, learners: bool) -> Self:
+        """Record the intervals of a model that has them and, on request, its learners."""
+        booster = booster_in(model) if learners else None
+        return cls(isinstance(model, Intervals), booster.m if booster else 0)
+
+    def __call__(self, _state: State, info: Info) -> dict[str, Array]:
+        observed = {"low": info.low, "high": info.high} if self.intervals else {}
+        if self.learners:
+            watched = slice(None, None, step_of(self.learners))
+            observed |= {"lam": info.lam[watched], "z": info.z[watched]}
+            observed["zy"] = (info.z * info.y)[watched]
+        return observed
+
+
+def booster_in(model: Learner) -> Boosted | None:
+    """The booster within pipelines and wrappers, whose λ and z the model reports."""
+    inner: object = model
+    while isinstance(inner, Learner) and not isinstance(inner, Boosted):
+        inner = getattr(inner, "learner", None)
+    return inner if isinstance(inner, Boosted) else None
+
+
+def step_of(m: int) -> int:
+    """1 if all of m learners are watched, 2 if every second is, and so on."""
+    return -(-m // MOST_LEARNERS)
+
+
+class Account:
+    """Base class of accounts. A checkpoint keeps an argument, some arrays and means over spans."""
+
+    argument: ClassVar[tuple[str, Callable[[Any], Any]]]  # of the constructor: its name and type
+    arrays: ClassVar[dict[str, tuple[int, ...]]] = {}  # the shapes of the arrays, by name
+    spans: Spans
+
+    def __init__(self, argument: Any, /): ...
+
+    def as_dict(self) -> dict[str, Any]:
+        """The account as JSON can hold it."""
+        arrays = {name: as_text(getattr(self, name)) for name in self.arrays}
+        name = self.argument[0]
+        return {name: getattr(self, name), **arrays, "spans": self.spans.as_dict()}
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Self:
+        """The account that :meth:`as_dict` described."""
+        name, kind = cls.argument
+        account = cls(kind(saved[name]))
+        for name, shape in cls.arrays.items():
+            setattr(account, name, from_text(saved[name]).reshape(shape))
+        account.spans = Spans.from_dict(saved["spans"])
+        return account
+
+
+class Tally(Account):
+    """Squared errors of a model's predictions, and of two controls that do not look at x.
+
+    The controls are those of :mod:`jboost.baselines`: the mean of all targets so far, and the
+    target before. Both predict 0 before the first target. ``name`` is what the model is called.
+
+    >>> tally = Tally("mine")
+    >>> d = np.array([1.0, 3.0, np.nan, 2.0])
+    >>> tally.add(Block(0, d, np.array([1.0, 1.0, 9.0, 1.0]), skipped=np.isnan(d)))
+    >>> tally.mse
+    {'mine': 1.666..., 'running mean': 1.666..., 'last value': 2.0}
+    """
+
+    argument = ("name", str)
+    arrays: ClassVar = {"targets": (2,), "errors": (3,), "recent": (-1,)}
+
+    def __init__(self, name: str):
+        self.name, self.names = name, (name, "running mean", "last value")
+        self.targets = np.zeros(2)  # the sum of the targets, and the last of them
+        self.errors = np.zeros(3)  # sums over time, of the model and the controls
+        self.recent = np.zeros(0)  # the model's last errors
+        self.spans = Spans(3)  # the errors of the model and the controls
+
+    @property
+    def scored(self) -> int:
+        """How many predictions had a usable target."""
+        return self.spans.rows
+
+    @property
+    def mse(self) -> dict[str, float]:
+        """The mean squared error so far, by name; NaN before the first target."""
+        means = self.errors / (self.scored or np.nan)
+        return dict(zip(self.names, means.tolist(), strict=True))
+
+    @property
+    def lately(self) -> float:
+        """The model's mean squared error over the last 1000 targets; NaN before the first."""
+        return float(self.recent.mean()) if len(self.recent) else float("nan")
+
+    def add(self, block: Block) -> None:
+        """Count a block."""
+        d = block.targets[block.scored].astype(np.float64)
+        if not len(d):
+            return
+        # Sums are taken row by row, so that no bit depends on how the stream was cut.
+        target_sums = np.cumsum(np.append(self.targets[0], d))
+        counts = np.arange(self.scored, self.scored + len(d))
+        means = target_sums[:-1] / np.maximum(counts, 1)
+        before = np.append(self.targets[1], d[:-1])
+        errors = np.column_stack([block.squared_errors, (means - d) ** 2, (before - d) ** 2])
+        self.targets = np.array([target_sums[-1], d[-1]])
+        self.errors = np.cumsum(np.vstack([self.errors, errors]), axis=0)[-1]
+        self.recent = np.concatenate([self.recent, errors[:, 0]])[-WINDOW:]
+        self.spans.add(errors)
+
+    def curves(self) -> Curves:
+        """(k,) numbers of targets at which spans of the stream end, and two dictionaries.
+
+        These hold, by the names of the model and the controls, the (k,) mean squared errors over
+        all targets until there and those of each span.
+        """
+        ends, within = self.spans.over_time()
+        so_far = np.cumsum(within * np.diff(ends, prepend=0)[:, None], axis=0) / ends[:, None]
+        so_far, within = (dict(zip(self.names, each.T, strict=True)) for each in (so_far, within))
+        return ends, so_far, within
+
+
+class Bands(Account):
+    """The account of a run's intervals: how many targets lay inside, and how wide they were.
+
+    ``coverage`` is the part of the targets that should lie inside. Targets whose interval is
+    unbounded, as the first is, do not count.
+
+    >>> bands, d = Bands(0.9), np.array([1.0, 5.0, 2.0])
+    >>> observed = {"low": np.zeros(3), "high": np.array([2.0, 2.0, 4.0])}
+    >>> bands.add(Block(0, d, d, np.zeros(3, bool), observed))
+    >>> round(bands.covered, 3), round(bands.width, 3)
+    (0.667, 2.667)
+    """
+
+    argument = ("coverage", float)
+    arrays: ClassVar = {"recent": (-1,), "last": (-1, 5)}
+
+    def __init__(self, coverage: float):
+        self.coverage = coverage
+        self.recent = np.zeros(0)  # whether the last targets lay inside
+        self.last = np.zeros((0, 5))  # row, target, prediction, low, high
+        self.spans = Spans(2)  # whether the target lay inside, and the width
+
+    @property
+    def covered(self) -> float:
+        """The part of the targets that lay inside so far; NaN before the first."""
+        return float(self.spans.mean[0])
+
+    @property
+    def lately(self) -> float:
+        """The part of the last 1000 targets that lay inside; NaN before the first."""
+        return float(self.recent.mean()) if len(self.recent) else float("nan")
+
+    @property
+    def width(self) -> float:
+        """The mean width; NaN before the first target."""
+        return float(self.spans.mean[1])
+
+    def add(self, block: Block) -> None:
+        """Count a block in which :class:`Watch` has observed ``low`` and ``high``."""
+        arrays = (block.targets, block.prediction, block.observed["low"], block.observed["high"])
+        d, prediction, low, high = (array.astype(np.float64) for array in arrays)
+        inside, width = ((low <= d) & (d <= high)).astype(np.float64), high - low
+        counts = block.scored & np.isfinite(width)
+        self.recent = np.concatenate([self.recent, inside[counts]])[-WINDOW:]
+        self.spans.add(np.where(counts, inside, np.nan), width)
+        rows = np.arange(block.start + 1, block.start + 1 + len(d))
+        last = np.column_stack([rows, d, prediction, low, high])[-LAST_ROWS:]
+        self.last = np.vstack([self.last, last])[-LAST_ROWS:]
+
+
+class Learners(Account):
+    """The account of a booster's m learners: the λ, the weight z and the share of each.
+
+    ``start`` is how many rows of the stream came before the first that is added.
+
+    >>> learners = Learners(2)
+    >>> z, y = np.full((3, 2), 0.5), np.array([[1.0, 2.0], [2.0, 4.0], [4.0, 8.0]])
+    >>> observed = {"lam": np.ones((3, 2)), "z": z, "zy": z * y}
+    >>> learners.add(Block(0, y[:, 0], y[:, 0], np.zeros(3, bool), observed))
+    >>> learners.shares.round(3)
+    array([0.333, 0.667])
+    """
+
+    argument = ("m", int)
+
+    def __init__(self, m: int, *, start: int = 0):
+        self.m = m
+        watched = len(range(0, m, step_of(m)))
+        self.spans = Spans(4 * watched + 1, samples=SAMPLES, start=start)  # see _vectors
+
+    @property
+    def lam(self) -> np.ndarray:
+        """(k, learners) the mean λ of each span."""
+        return np.split(self.spans.over_time()[1][:, :-1], 4, axis=1)[0]
+
+    @property
+    def z(self) -> np.ndarray:
+        """(k, learners) the mean z of each span."""
+        return np.split(self.spans.over_time()[1][:, :-1], 4, axis=1)[1]
+
+    @property
+    def shares(self) -> np.ndarray:
+        """(learners,) the share of each in the prediction: see :func:`.pictures.contributions`."""
+        return self.table[:, 3]
+
+    @property
+    def table(self) -> np.ndarray:
+        """(learners, 4) the number of each learner, its mean λ and z, and its share."""
+        *means, d = self.spans.mean
+        lam, z, zy, zyd = np.split(np.array(means), 4)
+        covariance = zyd - zy * d
+        shares = covariance / (covariance.sum() or np.nan)
+        return np.column_stack([np.arange(1, self.m + 1, step_of(self.m)), lam, z, shares])
+
+    def add(self, block: Block) -> None:
+        """Count a block in which :class:`Watch` has observed the learners."""
+        observed = [block.observed[name] for name in ("lam", "z", "zy")]
+        with np.errstate(all="ignore"):  # rows in which something diverged do not count
+            self.spans.add(*observed, block.targets, vectors=_vectors)
+
+
+def _vectors(arrays: list[np.ndarray]) -> np.ndarray:
+    """For each row λ, z, z y and z y d of all learners, then d; NaN where a learner diverged."""
+    lam, z, zy, d = arrays
+    vectors = np.column_stack([lam, z, zy, zy * d[:, None], d])
+    return np.where(np.isfinite(vectors), vectors, np.nan)
