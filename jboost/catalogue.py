@@ -46,8 +46,9 @@ class NamedModel(NamedTuple):
     raw: bool = False  # whether it takes a stream of any units as it is, and so is not wrapped
 
 
-# Measured on the first 4,000 rows of seven of the paper's sets: the MSE differs by 2 % for bnm_wu's
-# σ_m² between 0.02 and 0.3 and for β between 0.999 and 0.9999.
+# Measured on the first 4,000 rows of seven of the paper's sets: the geometric mean of MSE over the
+# target's variance is .387 to .394 for all of bnm_wu's σ_m² between 0.02 and 0.3 at β = 0.999, .391
+# for SGD and .390 for bsgd_wu at μ = 0.01, .415 for NLMS at 0.1; β = 0.9999 costs 2 %.
 _STEP = {"step_size": Setting(0.01, "> 0", "μ, the learning rate")}
 _LARGE_STEP = {"step_size": Setting(0.1, "0 < μ < 2", "μ, the learning rate")}
 _NEWTON = {
