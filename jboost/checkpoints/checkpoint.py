@@ -17,6 +17,7 @@ from jboost.checkpoints.archive import CheckpointError
 from jboost.checkpoints.atomic import PathLike, replacing
 from jboost.checkpoints.description import Store, describe, difference, rebuild, refuse_narrowing
 from jboost.core import Key, Learner, State, checks
+from jboost.core.learner import instance
 from jboost.core.template import mismatch, size_of, template
 
 
@@ -73,7 +74,7 @@ def save(
     >>> bool((again.learners[0].w == whole.learners[0].w).all())
     True
     """
-    checks.instance("model", model, Learner, checks.A_LEARNER)
+    instance("model", model)
     if key is not None:
         checks.key("key", key)
     if num_features is not None:
