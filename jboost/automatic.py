@@ -21,10 +21,10 @@ from jboost.boosting.boost import boost
 from jboost.combiners.refined import Refined, ScaleAlike
 from jboost.core import DType, Key, Learner, Sample, State, Transform, checks, model, static
 from jboost.core.learner import instance
-from jboost.learners.gauss_newton import GaussNewton
 from jboost.learners.networks import Perceptron
 from jboost.learners.newton import Newton
 from jboost.learners.sgd import NLMS
+from jboost.learners.trainers import GaussNewton
 from jboost.transforms import Bias, Impute, Polynomial, Scale, ScaleTarget, Select
 from jboost.transforms.pipelines import pipeline
 

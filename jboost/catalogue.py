@@ -113,8 +113,7 @@ def named(name: str, settings: Mapping[str, Any] | None = None, *, impute: bool 
     Args:
       name: one of ``CATALOGUE``.
       settings: numbers, or texts of numbers, by the names of the model's settings.
-      impute: whether missing inputs are filled in; otherwise such samples are skipped. "auto"
-        always fills them in.
+      impute: whether missing inputs are filled in, as "auto" always does; else they are skipped.
 
     >>> named("newton", {"forgetting": "0.99"}).learner.learner
     Newton(forgetting=0.99, ridge=1.0, ...)
@@ -130,10 +129,6 @@ def named(name: str, settings: Mapping[str, Any] | None = None, *, impute: bool 
 
 
 def wrapped(model: Learner, *, impute: bool = True) -> Learner:
-    """Return a model for a stream of any units from a model of standardised numbers.
-
-    The model sees standardised inputs with a bias, missing inputs filled in from the past, and a
-    standardised target.
-    """
+    """Show a model standardised inputs with a bias, without gaps, and a standardised target."""
     fill = (Impute(),) if impute else ()
     return pipeline(Scale(), *fill, Bias(), ScaleTarget(model))

@@ -85,8 +85,7 @@ def bagging(learner: Learner, m: int = 20) -> Boosted:
 def poisson_boosting(learner: Learner, m: int = 20, *, target_mse: Number) -> Boosted:
     """Boosting by Poisson(λ) repeats and the plain mean, after Oza and Russell (2001).
 
-    Their algorithm is for classification, where λ comes from the samples that earlier learners got
-    wrong. Here λ is that of :func:`jboost.boost`, which comes from squared errors.
+    Their algorithm is for classification; here λ is that of :func:`jboost.boost`.
 
     >>> import jboost as jb
     >>> poisson_boosting(jb.SGD(0.1), m=5, target_mse=0.1).m

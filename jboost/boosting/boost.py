@@ -30,14 +30,12 @@ def boost(
     weighted MSE/4 of learner k so far. The estimates are combined as d̂ = zᵀy. With
     ``dependence=0`` every λ is 1: the ordinary mixture of experts.
 
-    Targets should be of about unit size, which the ridge of the default combiner assumes; put the
-    booster inside ``ScaleTarget`` where they are not.
+    Put the booster inside ``ScaleTarget`` where targets are not of about unit size.
 
     Args:
       learner: a learner, a list of learners (then m is its length), or a function of k = 0 … m − 1
-        that returns a learner. Learners that differ in their floats alone run as one stack; a
-        learner whose floats have shape (m,) is such a stack already. Copies of a learner that draws
-        at its start, such as one behind ``RandomFourier``, draw differently.
+        that returns a learner. A learner whose floats have shape (m,) is m different learners.
+        Copies of a learner that draws at its start, as behind ``RandomFourier``, draw differently.
       m: the number of learners, at least 1.
       target_mse: σ_m² ≥ 0, the modified desired MSE; about the MSE that is hoped for.
       dependence: c ≥ 0, by default 1.
@@ -50,18 +48,14 @@ def boost(
       literal: whether to follow the printed recursion: δ₀ = 0, y clipped inside δ, no floor of δ.
 
     >>> import jax, jboost as jb
-    >>> xs, ds = jb.streams.duffing(1000)
     >>> model = jb.boost([jb.SGD(0.1), jb.Newton(0.999)], target_mse=0.2, mode=jb.RandomUpdate())
-    >>> state, trace = jb.run(model, xs, ds, key=jax.random.key(0))
-    >>> trace.prediction.shape
+    >>> jb.run(model, *jb.streams.duffing(1000), key=jax.random.key(0))[1].prediction.shape
     (1000,)
     """
     learners, sizes = _grouped(learner, m)
     if guarantee is not None and dependence is not None:
-        raise ValueError(
-            f"guarantee={guarantee!r} is Algorithm 1, whose exponent is l/2: give no dependence; "
-            f"got dependence={dependence!r}"
-        )
+        why = f"guarantee={guarantee!r} is Algorithm 1, whose exponent is l/2"
+        raise ValueError(f"{why}: give no dependence; got dependence={dependence!r}")
     c = 1.0 if dependence is None else dependence
     emphasis = Emphasis(target_mse, c, guarantee, chain, literal)
     if combiner is None:

@@ -8,6 +8,7 @@ and Λ are recorded, and the combiner learns z.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -25,9 +26,10 @@ from jboost.learners.newton import ForwardNewton
 
 # The default combiner. The copies of a learner hardly differ until the stream changes; in the
 # directions of their differences z is not known well, and would throw the estimate far off. The
-# forward form of least squares shrinks the estimate just there, where the leverage is large
-# (experiments/paper/README.md compares it with the plain form, for all six models on both streams).
+# forward form shrinks the estimate just there (experiments/paper/README.md compares the two).
 RLS_COMBINER = ForwardNewton(forgetting=0.999, ridge=1.0, max_variance=100.0, shrink=True)
+
+Row = Array | None  # the row of one learner, or None where a number holds for all learners
 
 COMBINER = 2**31  # what is folded into a key for the combiner; a learner's number is smaller
 
@@ -57,8 +59,7 @@ class Boosted(Learner):
     """m learners, the emphasis of each, the mode that spends it, and the combiner.
 
     It is made by :func:`jboost.boost`. The weight of a sample multiplies the weights of the
-    learners, what enters Λ, and the weight of the combiner. Its repeats are that many updates. A
-    setting of a learner holds one value, shared by its copies, or one value per copy.
+    learners, what enters Λ, and the weight of the combiner. Its repeats are that many updates.
     """
 
     learner: Learner | tuple[Learner, ...]  # the learner of which there are m copies, or groups
@@ -83,13 +84,12 @@ class Boosted(Learner):
 
     @property
     def groups(self) -> tuple[Learner, ...]:
-        """The different learners, each with all of its copies."""
         return self.learner if isinstance(self.learner, tuple) else (self.learner,)
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> BoostedState:
         dtype = dtype_of(dtype)
 
-        def start(learner: Learner, key: Key = None) -> State:
+        def start(learner: Learner, key: Key) -> State:
             return learner.init(num_features, dtype, key=key)
 
         groups = zip(self.groups, self.sizes, self._learner_keys(key), strict=True)
@@ -107,11 +107,9 @@ class Boosted(Learner):
     def estimates(self, state: BoostedState, x: ArrayLike) -> Array:
         """Return the estimate of each learner, (m,)."""
 
-        def predict(learner: Learner, state: State) -> Array:
-            return learner.predict(state, x)
-
         groups = zip(self.groups, self.sizes, state.learners, strict=True)
-        return jnp.concatenate([self._each(predict, *group) for group in groups])
+        estimates = [self._each(lambda a, state: a.predict(state, x), *group) for group in groups]
+        return jnp.concatenate(estimates)
 
     def learn(self, state: BoostedState, sample: Sample) -> BoostedState:
         # Each repeat draws anew, as t has moved on.
@@ -139,14 +137,13 @@ class Boosted(Learner):
         for_learners = sample.replace(repeats=spending.repeats, most_repeats=self.mode.most_repeats)
         for_combiner = sample.replace(repeats=1, key=self._combiner_key(key))
         for_combiner = for_combiner.with_input(spending.y, self.combiner.takes_missing)
+        emphasis = jax.tree.map(partial(jnp.where, sample.good), spending.emphasis, state.emphasis)
         t = state.t + sample.good.astype(jnp.uint32)
         return BoostedState(
             t=t,
             wraps=state.wraps + (t < state.t).astype(jnp.uint32),
             learners=self._learners_after(state, for_learners, spending.weight, key),
-            emphasis=jax.tree.map(
-                lambda new, old: jnp.where(sample.good, new, old), spending.emphasis, state.emphasis
-            ),
+            emphasis=emphasis,
             combiner=self.combiner.learn(state.combiner, for_combiner),
         )
 
@@ -154,10 +151,9 @@ class Boosted(Learner):
         """Return the estimates, λ, and what the mode makes of λ, before anything is learned."""
         y = self.estimates(state, sample.x)
         lam, emphasis = self.emphasis.weigh(state.emphasis, y, sample.d, sample.weight)
-        uniform = None
+        uniform, now = None, (state.t, state.wraps)
         if self.mode.needs_key:
-            key = required_key(sample.key)
-            uniform = draws.uniform(key, (state.t, state.wraps), y.shape[0], y.dtype)
+            uniform = draws.uniform(required_key(sample.key), now, y.shape[0], y.dtype)
         return Spending(y, lam, emphasis, *self.mode.spend(lam, uniform))
 
     def _learners_after(
@@ -165,9 +161,7 @@ class Boosted(Learner):
     ) -> tuple[State, ...]:
         """Return the states of the learners; weight and ``sample.repeats`` are numbers, or (m,)."""
 
-        def learn(
-            learner: Learner, state: State, lam: Array | None, n: Array | None, key: Key
-        ) -> State:
+        def learn(learner: Learner, state: State, lam: Row, n: Row, key: Row) -> State:
             lam = jnp.asarray(weight, sample.weight.dtype) if lam is None else lam
             repeats = sample.repeats if n is None else n
             sample_k = sample.replace(weight=sample.weight * lam, repeats=repeats, key=key)
@@ -187,14 +181,14 @@ class Boosted(Learner):
         """Return f(learner, state, λ, n, key) for every copy: the states after an update."""
         return self._each(f, learner, size, *rows)
 
-    def _split(self, rows: ArrayLike | None) -> list[Array | None]:
+    def _split(self, rows: ArrayLike | None) -> list[Row]:
         """Return the rows of each group; None where there is not one row per learner."""
         if rows is None or not jnp.ndim(rows):
             return [None] * len(self.sizes)
         rows, starts = jnp.asarray(rows), [sum(self.sizes[:g]) for g in range(len(self.sizes))]
         return [rows[start : start + size] for start, size in zip(starts, self.sizes, strict=True)]
 
-    def _learner_keys(self, key: Key) -> list[Array | None]:
+    def _learner_keys(self, key: Key) -> list[Row]:
         """Return the keys of each group, one per learner; None where the learner draws nothing."""
         keys = self._split(draws.keys(key, jnp.arange(self.m, dtype=jnp.uint32)))
         pairs = zip(self.groups, keys, strict=True)

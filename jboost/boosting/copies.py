@@ -1,8 +1,7 @@
 """Many copies of a learner, computed as one.
 
-A booster holds one learner for all of its copies. Each setting of that learner is one value, shared
-by the copies, or an array with one value per copy. Boosters nest, so a setting may have an axis for
-each booster around it: the first axis belongs to the outermost booster.
+Each setting of a learner is one value, shared by its copies, or an array with one value per copy.
+Boosters nest, so a setting may have an axis for each booster around it, the outermost first.
 """
 
 from collections.abc import Callable
@@ -29,14 +28,12 @@ def each(f: Callable[..., State], learner: Learner, count: int, *stacked: State)
 def apart(learner: Learner) -> tuple[list[Array], Callable[[list[Array]], Learner]]:
     """Return the settings that differ between copies, and a function that makes a copy of them."""
     leaves, structure = jax.tree.flatten(learner)
-    differ = differs_by_copy(learner)
+    pairs = list(zip(leaves, differs_by_copy(learner), strict=True))
 
     def copy_with(values: list[Array]) -> Learner:
         remaining = iter(values)
-        pairs = zip(leaves, differ, strict=True)
         return structure.unflatten([next(remaining) if varies else leaf for leaf, varies in pairs])
 
-    pairs = zip(leaves, differ, strict=True)
     return [jnp.asarray(leaf) for leaf, varies in pairs if varies], copy_with
 
 
@@ -58,15 +55,13 @@ def check(model: object, count: int) -> None:
 
 
 def groups_of_alike(learners: list[Learner]) -> list[list[Learner]]:
-    """Group neighbours of one structure: stacked, they run much faster than as a list.
-
-    A booster whose learners share a setting is a group by itself: if it were stacked, the new axis
-    of that setting would be taken for an axis over those learners.
-    """
+    """Group neighbours of one structure: stacked, they run much faster than as a list."""
     groups: list[list[Learner]] = []
     for learner in learners:
         alike = groups and _structure_and_shapes(groups[-1][0]) == _structure_and_shapes(learner)
-        if alike and not _shares_inside(learner):
+        # The new axis of a setting that inner learners share would be taken for an axis over those.
+        pairs = zip(jax.tree.leaves(learner), _levels(learner), strict=True)
+        if alike and not any(jnp.ndim(leaf) < level for leaf, level in pairs):
             groups[-1].append(learner)
         else:
             groups.append([learner])
@@ -105,12 +100,6 @@ def _levels(node: object) -> list[int]:
     return [
         level for child in children for level in (_levels(child) if holds_learners(child) else [0])
     ]
-
-
-def _shares_inside(model: object) -> bool:
-    """Return whether the learners of a booster inside a model share a setting."""
-    leaves = jax.tree.leaves(model)
-    return any(jnp.ndim(leaf) < level for leaf, level in zip(leaves, _levels(model), strict=True))
 
 
 def _structure_and_shapes(learner: Learner) -> tuple[object, list[tuple[int, ...]]]:

@@ -3,7 +3,6 @@
 The chain is the paper's, with its letters: the total loss l¹ = 0, l^(k+1) = l^(k) + σ_m² − (e^(k))²
 (eq. `loss`), the importance λ = min{1, δ^(c·l)} (eq. `weights`), the weighted MSE/4 so far δ, and
 the sum of the weights Λ (eq. `delta`). σ_m² is `target_mse`, c `dependence` and σ² `guarantee`.
-
 The errors are a-priori, so λ of all learners is known before any of them is updated, and the chain
 over k is a prefix sum. ``chain="scan"`` walks it literally, one learner after the other.
 """
@@ -23,9 +22,7 @@ from jboost.core.products import sums_before
 # δ = 0 with l > 0 makes λ = 0, and then δ and the learner never change again. The first sample
 # always reaches that deadlock; a small floor under δ ends it.
 SMALLEST_DELTA = 1e-6
-
-# The largest square of an error that enters l. Beyond it l is as good as −∞ and λ is 1.
-LARGEST_SQUARE = LARGEST**2
+LARGEST_SQUARE = LARGEST**2  # of an error that enters l; beyond it l is as good as −∞ and λ is 1
 
 
 class EmphasisState(NamedTuple):
@@ -39,15 +36,10 @@ class EmphasisState(NamedTuple):
 class Emphasis:
     """The rule that computes λ from the errors of the learners before, and records δ and Λ.
 
-    Args:
-      target_mse: σ_m² ≥ 0.
-      dependence: c ≥ 0.
-      guarantee: σ² in (0, 1) for Algorithm 1: λ = min{1, (σ²)^(l/2)}, eq. `weights_original`.
-      chain: "prefix" sums the chain at once, "scan" walks it with an inner ``lax.scan``.
-      literal: whether to follow the printed recursion: δ₀ = 0 (with 0⁰ = 1, 0⁺ = 0, 0⁻ → 1), and
-        the estimate clipped to [−1, 1] inside δ. Otherwise δ is at least 1e-6, and an error enters
-        it as min(1, e²/4). That is the paper's δ where |d| ≤ 1 and |y| ≤ 1, and 0 ≤ δ ≤ 1 for any
-        target.
+    Its arguments are those of :func:`jboost.boost`. With ``literal`` δ₀ = 0 (where 0⁰ = 1, 0⁺ = 0
+    and 0⁻ → 1), and the estimate is clipped to [−1, 1] inside δ. Otherwise δ is at least 1e-6, and
+    an error enters it as min(1, e²/4). That is the paper's δ where |d| ≤ 1 and |y| ≤ 1, and
+    0 ≤ δ ≤ 1 for any target.
     """
 
     target_mse: Number
@@ -57,13 +49,9 @@ class Emphasis:
     literal: bool = static(default=False)
 
     def __post_init__(self) -> None:
-        checks.fields(
-            self,
-            target_mse=checks.a_number(at_least=0),
-            dependence=checks.a_number(at_least=0),
-            guarantee=checks.or_none(checks.a_number(above=0, below=1)),
-            chain=checks.one_of("prefix", "scan"),
-        )
+        from_zero, share = checks.a_number(at_least=0), checks.a_number(above=0, below=1)
+        checks.fields(self, target_mse=from_zero, dependence=from_zero)
+        checks.fields(self, guarantee=checks.or_none(share), chain=checks.one_of("prefix", "scan"))
 
     def init(self, m: int, dtype: DTypeLike) -> EmphasisState:
         return EmphasisState(Sum.zeros((m,), dtype), Sum.zeros((m,), dtype))
@@ -76,10 +64,7 @@ class Emphasis:
         return delta if self.literal else jnp.maximum(delta, SMALLEST_DELTA)
 
     def importance(self, delta: Array, loss: Array) -> Array:
-        """Return λ = min{1, δ^(c·l)} = exp(c min{0, l·ln δ}).
-
-        In the second form its gradient is finite everywhere; at c = 0 it is that from above.
-        """
+        """Return λ = min{1, δ^(c·l)} = exp(c min{0, l·ln δ}), whose gradient is always finite."""
         c = jnp.asarray(self.dependence, loss.dtype)
         if self.guarantee is not None:
             delta, c = jnp.asarray(self.guarantee, loss.dtype), jnp.asarray(0.5, loss.dtype)
@@ -107,8 +92,7 @@ class Emphasis:
     ) -> tuple[Array, EmphasisState]:
         """Return λ of every learner for a sample of a weight, and the record that includes it."""
         target_mse = jnp.broadcast_to(jnp.asarray(self.target_mse, y.dtype), y.shape)
-        # An estimate after samples near the largest usable number may have a square that overflows,
-        # and 0 · ∞ below would be NaN for ever.
+        # The square of a huge estimate may overflow, and 0 · ∞ below would be NaN for ever.
         gain = target_mse - jnp.minimum(jnp.square(d - y), LARGEST_SQUARE)
         if self.chain == "prefix":
             lam = self.importance(self.delta(state), sums_before(gain))

@@ -1,14 +1,14 @@
 """The paper's six models under the paper's names: aliases of :func:`jboost.boost`.
 
-Besides the arguments in its signature each model takes those of :class:`Common`. ``literal`` also
-means no cap on P, no guard on SGD's step, and the normalised SGD combiner.
+Each also takes the arguments of :class:`Common`. ``literal`` means no cap on P, no guard on SGD's
+step, and the normalised SGD combiner too.
 """
 
 from typing import TypedDict, Unpack
 
 from jboost.boosting.boost import boost
 from jboost.boosting.booster import Boosted
-from jboost.boosting.modes import DataReuse, RandomUpdate, Weighted
+from jboost.boosting.modes import DataReuse, Mode, RandomUpdate, Weighted
 from jboost.core import Learner, Number, checks
 from jboost.learners.newton import AUTOMATIC, Newton
 from jboost.learners.sgd import SGD
@@ -23,13 +23,17 @@ class Common(TypedDict, total=False):
     literal: bool  # whether to follow the printed recursion to the letter, in order to reproduce it
 
 
-def _sgd(step_size: Number, common: Common) -> SGD:
-    return SGD(step_size, guard=not common.get("literal", False))
+def _sgd(m: int, mode: Mode, target_mse: Number, step_size: Number, common: Common) -> Boosted:
+    learner = SGD(step_size, guard=not common.get("literal", False))
+    return boost(learner, m, target_mse=target_mse, mode=mode, **common)
 
 
-def _newton(forgetting: Number, ridge: Number, common: Common) -> Newton:
+def _newton(
+    m: int, mode: Mode, target_mse: Number, forgetting: Number, ridge: Number, common: Common
+) -> Boosted:
     cap = None if common.get("literal", False) else AUTOMATIC
-    return Newton(forgetting, ridge, max_variance=cap)
+    learner = Newton(forgetting, ridge, max_variance=cap)
+    return boost(learner, m, target_mse=target_mse, mode=mode, **common)
 
 
 def bsgd_wu(
@@ -38,12 +42,11 @@ def bsgd_wu(
     """BSGD-WU: boosted SGD by weighted updates, the paper's eq. `blms`.
 
     >>> import jboost as jb
-    >>> xs, ds = jb.streams.duffing(2000)
-    >>> bool(jb.mse(jb.bsgd_wu(target_mse=0.25, step_size=0.1), xs, ds) < 0.3)
+    >>> model = jb.bsgd_wu(target_mse=0.25, step_size=0.1)
+    >>> bool(jb.mse(model, *jb.streams.duffing(2000)) < 0.3)
     True
     """
-    learner = _sgd(step_size, common)
-    return boost(learner, m, target_mse=target_mse, mode=Weighted(), **common)
+    return _sgd(m, Weighted(), target_mse, step_size, common)
 
 
 def bsgd_dr(
@@ -61,8 +64,7 @@ def bsgd_dr(
     """
     mode = DataReuse(max_reuse)
     step_size = checks.number("step_size", step_size, above=0)
-    learner = _sgd(step_size / mode.max_reuse, common)
-    return boost(learner, m, target_mse=target_mse, mode=mode, **common)
+    return _sgd(m, mode, target_mse, step_size / mode.max_reuse, common)
 
 
 def bsgd_ru(
@@ -73,8 +75,7 @@ def bsgd_ru(
     >>> bsgd_ru(target_mse=0.25, step_size=0.1).needs_key
     True
     """
-    learner = _sgd(step_size, common)
-    return boost(learner, m, target_mse=target_mse, mode=RandomUpdate(), **common)
+    return _sgd(m, RandomUpdate(), target_mse, step_size, common)
 
 
 def bnm_wu(
@@ -85,8 +86,7 @@ def bnm_wu(
     >>> bnm_wu(m=3, target_mse=0.17, forgetting=0.999, ridge=0.01).m
     3
     """
-    learner = _newton(forgetting, ridge, common)
-    return boost(learner, m, target_mse=target_mse, mode=Weighted(), **common)
+    return _newton(m, Weighted(), target_mse, forgetting, ridge, common)
 
 
 def bnm_dr(
@@ -103,8 +103,7 @@ def bnm_dr(
     >>> bnm_dr(target_mse=0.17, forgetting=0.999, ridge=0.01).mode
     DataReuse(max_reuse=5)
     """
-    learner = _newton(forgetting, ridge, common)
-    return boost(learner, m, target_mse=target_mse, mode=DataReuse(max_reuse), **common)
+    return _newton(m, DataReuse(max_reuse), target_mse, forgetting, ridge, common)
 
 
 def bnm_ru(
@@ -115,5 +114,4 @@ def bnm_ru(
     >>> bnm_ru(target_mse=0.17, forgetting=0.999, ridge=0.01).needs_key
     True
     """
-    learner = _newton(forgetting, ridge, common)
-    return boost(learner, m, target_mse=target_mse, mode=RandomUpdate(), **common)
+    return _newton(m, RandomUpdate(), target_mse, forgetting, ridge, common)

@@ -12,8 +12,7 @@ from jax.typing import ArrayLike
 
 from jboost.core import checks, model, static
 
-# P(n > 12) for a Poisson variable of mean 1 is 6e-11, far below the 2⁻²⁴ grid of a uniform draw.
-LARGEST_POISSON = 12
+LARGEST_POISSON = 12  # P(n > 12) at mean 1 is 6e-11, far below the 2⁻²⁴ grid of a uniform draw
 
 
 class Mode(abc.ABC):
@@ -23,8 +22,7 @@ class Mode(abc.ABC):
 
     @property
     def most_repeats(self) -> int | None:
-        """The largest number of repeats that ``spend`` returns; None where there is no bound."""
-        return None
+        return None  # the largest number of repeats that `spend` returns, where there is a bound
 
     @abc.abstractmethod
     def spend(self, lam: Array, uniform: Array | None) -> tuple[ArrayLike, ArrayLike]:

@@ -5,12 +5,12 @@ loss of a sample is λ (ŷ − d)², and r = λ 2 (ŷ − d)(ŷ − y) is the re
 which is at least the true regret. Every sum over the past fades by γ a step (`forgetting`).
 
 *Regret* is the loss of the mix minus the loss of a choice that is fixed in hindsight: an expert, or
-a convex mix q of experts. The bounds are for γ = 1 and hold for any sequence of predictions and
-targets. ``experiments/bench/combiners.py`` measures regrets beside their bounds, and shows where
-each rule is the best; the proofs are in ``experiments/bench/regret_bounds.py``.
+a convex mix q of experts. The bounds are for γ = 1 and hold for any predictions and targets. Among
+``experiments/bench``, ``combiners.py`` has measured regrets and ``regret_bounds.py`` the proofs.
 """
 
 import abc
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -22,17 +22,14 @@ from jboost.core import DType, Key, Learner, Number, Sample, State, checks, mode
 from jboost.core.numerics import Sum, dtype_of, known
 from jboost.core.products import dot
 
-# With V = 2.2 Σ r², r/√V ≥ −0.675, and exp(x − x²) ≤ 1 + x holds down to −0.683.
-BERNSTEIN = 2.2
-# An expert this far behind is out for good; further behind a float32 sum would overflow.
-LARGEST_LOG_WEIGHT = 1e30
+BERNSTEIN = 2.2  # makes r/√V ≥ −0.675, and exp(x − x²) ≤ 1 + x holds down to x = −0.683
+LARGEST_LOG_WEIGHT = 1e30  # an expert that far behind is out; a float32 sum might overflow later
 
 
 class Aggregation(Learner):
     """Base class of combiners whose estimate is a mix ŷ = Σ p_k y_k of the predictions."""
 
     forgetting: Number
-
     starts_at_mean: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -60,7 +57,7 @@ class Aggregation(Learner):
     def learn(self, state: State, sample: Sample) -> State:
         def once(state: State) -> State:
             new = self.after(state, sample.x, sample.d, sample.weight)
-            return jax.tree.map(lambda new, old: jnp.where(sample.weight > 0, new, old), new, state)
+            return jax.tree.map(partial(jnp.where, sample.weight > 0), new, state)
 
         return sample.repeat(once, state, guard=False)
 
@@ -80,10 +77,7 @@ class EWA(Aggregation):
     expert, that is η ≤ 1/(2E²) for errors up to E: there the loss is η-exp-concave (Kivinen and
     Warmuth 1999; Cesa-Bianchi and Lugosi 2006, §3.3). Without ``rate``, η = 1/(2S), where S starts
     at 0 and becomes 2ℓ at a loss ℓ > S. As S at least doubles each time, the regret is at most
-    2 S ln m + S, and S ≤ 2E².
-
-    Such a rate is small, so that the mix leaves 1/m slowly, and it competes with single experts
-    only. Use it to find one expert, and else :class:`BOA`.
+    2 S ln m + S, and S ≤ 2E². The mix leaves 1/m slowly: use it to find one expert.
 
     Args:
       rate: η > 0; by default 1/(2S), from the largest loss so far.
@@ -133,7 +127,7 @@ class EWA(Aggregation):
 class BOAState(NamedTuple):
     """The state of Bernstein online aggregation. All of it is 0 at the start."""
 
-    unit: Array  # the unit of R; see `_in_units`
+    unit: Array  # the unit of R; see `_regrets`
     R: Sum  # Σ (r − r²/√V) of each expert, (m,)
     V: Sum  # 2.2 Σ r² of each expert, (m,), in the square of the unit
 
@@ -144,8 +138,7 @@ class BOA(Aggregation):
 
         V_k ← V_k + 2.2 r_k²,    R_k ← R_k + r_k − r_k²/√V_k,    p_k ∝ exp(R_k/√V_k)/√V_k
 
-    An expert that never differed from the mix keeps 1/m. Nothing depends on the scale of the
-    targets, and there is nothing to tune.
+    An expert that never differed from the mix keeps 1/m. The scale of the targets does not matter.
 
     Bound on the regret against a convex mix q of the experts (an expert is one): Σ_k q_k b_k with
 
@@ -155,7 +148,6 @@ class BOA(Aggregation):
     V_k grow by half), and A is the mean over the experts of Σ_t (1 − √(V_{k,t−1}/V_{k,t})), at most
     half the logarithm of V_k's growth. The procedure is that of Wintenberger (2017, Machine
     Learning 106), with the constant 2.2 of the R package opera, which needs no range of the losses.
-
     It is the steadiest of the three and the first to try. A linear mix, such as that of
     ``ForwardNewton(ridge=1.0)``, gains more where errors of the experts cancel.
 
@@ -186,7 +178,7 @@ class BOA(Aggregation):
 
     def after(self, state: BOAState, y: Array, d: Array, lam: Array) -> BOAState:
         gamma = jnp.asarray(self.forgetting, d.dtype)
-        r, unit, c = _in_units(_regret(self.mix(state), y, d, lam), state.unit, gamma)
+        r, unit, c = _regrets(self.mix(state), y, d, lam, state.unit, gamma)
         V = _faded(state.V, gamma * c * c).add(BERNSTEIN * r * r)
         positive, root = _root(V.total)
         R = _faded(state.R, gamma * c).add(r - jnp.where(positive, r * r / root, 0))
@@ -196,7 +188,7 @@ class BOA(Aggregation):
 class MLPolyState(NamedTuple):
     """The state of a polynomially weighted average. All of it is 0 at the start."""
 
-    unit: Array  # the unit of R; see `_in_units`
+    unit: Array  # the unit of R; see `_regrets`
     R: Sum  # Σ r of each expert, (m,)
     V: Sum  # Σ r² of each expert, (m,), in the square of the unit
     B: Array  # the largest r² of any expert so far, in the square of the unit
@@ -208,8 +200,7 @@ class MLPoly(Aggregation):
 
         R_k ← R_k + r_k,   B ← max(B, max_j r_j²),   1/η_k = B + Σ_t r_k²,   p_k ∝ η_k max(R_k, 0)
 
-    and p = 1/m where no R_k is positive. An expert that the mix beats gets no weight at all, and
-    there is nothing to tune.
+    and p = 1/m where no R_k is positive. An expert that the mix beats gets no weight at all.
 
     Bound on the regret against a convex mix q of the experts: Σ_k q_k b_k with
 
@@ -240,12 +231,11 @@ class MLPoly(Aggregation):
         power = state.B + state.V.total
         w = jnp.maximum(state.R.total, 0) / jnp.where(power > 0, power, 1)
         total = jnp.sum(w)
-        positive = total > 0
-        return jnp.where(positive, w / jnp.where(positive, total, 1), 1 / w.shape[0])
+        return jnp.where(total > 0, w / jnp.where(total > 0, total, 1), 1 / w.shape[0])
 
     def after(self, state: MLPolyState, y: Array, d: Array, lam: Array) -> MLPolyState:
         gamma = jnp.asarray(self.forgetting, d.dtype)
-        r, unit, c = _in_units(_regret(self.mix(state), y, d, lam), state.unit, gamma)
+        r, unit, c = _regrets(self.mix(state), y, d, lam, state.unit, gamma)
         B = jnp.maximum(gamma * c * c * state.B, jnp.max(r * r))
         V = _faded(state.V, gamma * c * c).add(r * r)
         return MLPolyState(unit, _faded(state.R, gamma * c).add(r), V, B)
@@ -256,21 +246,17 @@ def _mixed(p: Array, y: Array) -> Array:
     return y[0] + dot(p, y - y[0])
 
 
-def _regret(p: Array, y: Array, d: Array, lam: Array) -> Array:
-    """Return r of every expert; Σ p_k r_k = 0."""
-    y_hat = _mixed(p, y)
-    return (2 * lam * (y_hat - d)) * (y_hat - y)
+def _regrets(
+    p: Array, y: Array, d: Array, lam: Array, unit: Array, gamma: Array
+) -> tuple[Array, Array, Array]:
+    """Return r of every expert in a new unit, the new unit, and the old unit in the new one.
 
-
-def _in_units(r: Array, unit: Array, gamma: Array) -> tuple[Array, Array, Array]:
-    """Return r in a new unit, the new unit, and the old unit in the new one.
-
-    Squares of r would overflow float32 from errors of 1e9 on. The unit is at least the largest |r|
-    that still counts, and at least doubles when it grows. The rules do not depend on it, so it has
-    no gradient.
+    Squares of r would overflow float32 from errors of 1e9 on, so the unit is at least the largest
+    |r| that still counts, and at least doubles when it grows. The rules do not depend on it.
     """
-    faded = jnp.sqrt(gamma) * unit
-    largest = jnp.max(jnp.abs(r))
+    y_hat = _mixed(p, y)
+    r = (2 * lam * (y_hat - d)) * (y_hat - y)
+    faded, largest = jnp.sqrt(gamma) * unit, jnp.max(jnp.abs(r))
     new = jax.lax.stop_gradient(jnp.where(largest > faded, 2 * largest, faded))
     divisor = jnp.where(new > 0, new, 1)
     return r / divisor, new, jax.lax.stop_gradient(unit) / divisor

@@ -1,10 +1,9 @@
 """The plain mean of the predictions, and combiners that start at it.
 
-Any learner can combine: from the predictions y it learns d − mean(y). So it starts at z = 1/m, and
-the coefficients of a linear learner are exactly z − 1/m.
+Any learner can combine: it learns d − mean(y), so that a linear one has the coefficients z − 1/m.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
@@ -15,12 +14,6 @@ from jboost.core.numerics import dtype_of, known
 from jboost.learners.sgd import NLMS
 
 NSGD = NLMS  # the paper's name for it as a combiner: z ← z + μ_z e y/‖y‖²
-
-
-class UniformState(NamedTuple):
-    """The state of a combiner that learns nothing."""
-
-    zero: Array  # 0 for ever; its dtype is that of the estimates
 
 
 @model
@@ -34,13 +27,13 @@ class Uniform(Learner):
 
     starts_at_mean: ClassVar[bool] = True
 
-    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> UniformState:
-        return UniformState(jnp.zeros((), dtype_of(dtype)))
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> Array:
+        return jnp.zeros((), dtype_of(dtype))  # nothing is learned, but estimates have a dtype
 
-    def predict(self, state: UniformState, x: ArrayLike) -> Array:
-        return jnp.mean(known(x, state.zero.dtype))
+    def predict(self, state: Array, x: ArrayLike) -> Array:
+        return jnp.mean(known(x, state.dtype))
 
-    def learn(self, state: UniformState, sample: Sample) -> UniformState:
+    def learn(self, state: Array, sample: Sample) -> Array:
         return state
 
 

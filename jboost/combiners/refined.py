@@ -30,10 +30,9 @@ class Refined(Learner):
 
         q = p + wᵀ(y − p),    d̂ = a p + (1 − a) q
 
-    The convex mix is almost at once as good as the best of the estimates. Least squares over the
-    estimates is better in the end and worse at first, the more so the more estimates there are. As
-    w starts at 0, q starts as p. The judge mixes p and q with a regret bound, so d̂ is hardly worse
-    than either. It is the combiner of :func:`jboost.auto` (``experiments/bench/accuracy.py``).
+    The convex mix is almost at once as good as the best of the estimates. Least squares is better
+    in the end and worse at first; as w starts at 0, q starts as p. The judge mixes p and q with a
+    regret bound, so d̂ is hardly worse than either. It is the combiner of :func:`jboost.auto`.
 
     Args:
       mix: the combiner that makes p; its weights should add up to 1.
@@ -65,24 +64,19 @@ class Refined(Learner):
         return any(learner.needs_key for learner in (self.mix, self.correction, self.judge))
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> RefinedState:
-        return RefinedState(
-            self.mix.init(num_features, dtype, key=key),
-            self.correction.init(num_features, dtype, key=key),
-            self.judge.init(2, dtype, key=key),
-        )
+        mix = self.mix.init(num_features, dtype, key=key)
+        correction = self.correction.init(num_features, dtype, key=key)
+        return RefinedState(mix, correction, self.judge.init(2, dtype, key=key))
 
     def predict(self, state: RefinedState, x: ArrayLike) -> Array:
         return self.judge.predict(state.judge, self._both(state, x))
 
     def learn(self, state: RefinedState, sample: Sample) -> RefinedState:
         both = self._both(state, sample.x)
-        p = both[0]
-        left = sample.with_input(sample.x - p).with_target(sample.d - p)
-        return RefinedState(
-            self.mix.learn(state.mix, sample),
-            self.correction.learn(state.correction, left),
-            self.judge.learn(state.judge, sample.with_input(both)),
-        )
+        left = sample.with_input(sample.x - both[0]).with_target(sample.d - both[0])
+        correction = self.correction.learn(state.correction, left)
+        judge = self.judge.learn(state.judge, sample.with_input(both))
+        return RefinedState(self.mix.learn(state.mix, sample), correction, judge)
 
     def _both(self, state: RefinedState, x: ArrayLike) -> Array:
         x = jnp.asarray(x)
@@ -96,11 +90,9 @@ class ScaleAlike(Learner):
 
         y′_k = (y_k − m)/s,    d′ = (d − m)/s    within ±c,    d̂ = m + s · combiner(y′)
 
-    m and s are the running mean and deviation of the target. Whatever the units of a stream, its
-    combiner sees numbers of about unit size, and a wild estimate counts as one of c deviations.
-    When m and s move, the estimates move along, and a convex mix of them stays right. Least squares
-    gives a sample from a time when s was smaller more weight, by 1/s², until it is forgotten. The
-    first two estimates are 0 and the first target, as there is no scale before.
+    m and s are the running mean and deviation of the target. So the combiner sees numbers of about
+    unit size, and a wild estimate counts as one of c deviations. When m and s move, a convex mix of
+    the estimates stays right. The first two estimates are 0 and the first target.
 
     Args:
       combiner: any learner, of the scaled estimates.

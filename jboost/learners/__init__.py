@@ -1,14 +1,13 @@
 """Base learners, one file per family, and the networks that some of them train.
 
-`sgd` and `newton` are the paper's linear learners, `gradient` and `gauss_newton` train a network of
-`networks`, and `tree` grows regions with a learner in each. May import from `core`.
+`sgd` and `newton` are the paper's linear learners, `trainers` train a network of `networks`, and
+`tree` grows regions with a learner in each. May import from `core`.
 """
 
 from jboost.core import Learner
-from jboost.learners.gauss_newton import GaussNewton
-from jboost.learners.gradient import Gradient
 from jboost.learners.newton import ForwardNewton, Newton
 from jboost.learners.sgd import NLMS, SGD
+from jboost.learners.trainers import GaussNewton, Gradient
 from jboost.learners.tree.piecewise import PiecewiseLinear
 
 __all__ = ["NLMS", "SGD", "ForwardNewton", "GaussNewton", "Gradient", "Learner", "Newton"]

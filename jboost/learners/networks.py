@@ -37,10 +37,8 @@ class Perceptron(Network):
 
     def __post_init__(self) -> None:
         if (self.hidden is None) == (self.parameters is None):
-            raise ValueError(
-                "a Perceptron needs hidden or parameters, and only one of them; "
-                f"got hidden={self.hidden!r} and parameters={self.parameters!r}"
-            )
+            got = f"hidden={self.hidden!r} and parameters={self.parameters!r}"
+            raise ValueError(f"a Perceptron needs hidden or parameters, and only one; got {got}")
         count = checks.or_none(checks.a_whole_number(at_least=1))
         checks.fields(self, hidden=count, parameters=count)
 
@@ -64,12 +62,11 @@ class Perceptron(Network):
 
 @model
 class Function(Network):
-    """A network that the user's function computes.
+    """A network that the user's function computes; see :class:`jboost.Gradient`.
 
     Args:
       function: ``function(params, x) -> scalar``.
-      start: ``start(key, num_features) -> params``, ``start(key)``, or the params themselves,
-        which need no key.
+      start: ``start(key, num_features) -> params``, ``start(key)``, or the params themselves.
 
     >>> net = Function(lambda params, x: params["w"] @ x, {"w": jnp.array([1.0, 2.0])})
     >>> float(net.apply(net.init(2, jnp.float32, None), jnp.ones(2)))

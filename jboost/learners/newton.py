@@ -1,7 +1,4 @@
-"""Newton's method on a linear model: weighted recursive least squares, O(r²) a step.
-
-In a step β is `forgetting`, v `ridge`, λ the weight of the sample, and P the inverse Hessian R⁻¹.
-"""
+"""Newton's method on a linear model: weighted recursive least squares, O(r²) a step."""
 
 from typing import NamedTuple
 
@@ -197,12 +194,11 @@ def _gain(lam: Array, beta: Array, power: Array) -> tuple[Array, Array]:
 class Newton(LeastSquares):
     """Weighted recursive least squares with forgetting, the paper's eqs. `R`, `p` and `w_rls`.
 
-        R ← β R + λ x xᵀ,    w ← w + λ R⁻¹ x (d − wᵀx),    R₀ = v I
+        R ← β R + λ x xᵀ,    w ← w + λ R⁻¹ x (d − wᵀx),    R₀ = v I,    λ the sample's weight
 
     in Potter's square-root form P = R⁻¹ = TᵀT, which stays positive semi-definite and keeps float32
     accurate to condition numbers of 1e10. n repeats are one update with βⁿ and weight
-    λ (1 − βⁿ)/(1 − β). As a combiner it is the recursive least squares that the paper's source has
-    in a comment.
+    λ (1 − βⁿ)/(1 − β).
 
     Stability: any 0 < β ≤ 1. In a direction that the input does not excite, forgetting alone would
     make P grow as β^−t until it overflows; ``max_variance`` caps the diagonal of P. Under a cap r
@@ -216,11 +212,9 @@ class Newton(LeastSquares):
       forget_by_weight: whether a sample forgets by 1 − λ(1 − β) instead of β, so that a sample of
         no importance does not make the learner forget.
       storage: "root" (the default) or "covariance", which stores P itself and needs fewer
-        operations. In float32 it suits inputs whose condition number stays below about 1e4, and
-        does not suit a combiner, whose inputs are nearly equal.
+        operations. In float32 it suits inputs whose condition number stays below about 1e4.
       shrink: whether a coefficient whose variance is brought back to the cap is drawn towards zero
-        in the same proportion. For inputs that hardly differ, such as a combiner's, whose
-        coefficients would otherwise wander with the rounding of float32.
+        in the same proportion: for inputs that hardly differ, as those of a combiner.
 
     >>> learner = Newton(forgetting=1.0, ridge=1e-4)
     >>> state = learner.init(1)

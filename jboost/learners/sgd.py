@@ -1,7 +1,4 @@
-"""Stochastic gradient descent on a linear model, plain and normalised: O(r) a step.
-
-In a step μ is the step size, λ the weight and n the repeats of the sample, and s = ‖x‖².
-"""
+"""Stochastic gradient descent on a linear model, plain and normalised: O(r) a step."""
 
 from typing import NamedTuple
 
@@ -43,15 +40,14 @@ class SGD(Linear):
 
         w ← w + μ λ (d − wᵀx) x,    repeated n times
 
-    n repeats are one step of size (1 − (1 − μλs)ⁿ)/s with s = ‖x‖², which tends to nμλ as s → 0.
+    λ is the weight of the sample. n repeats are one step of size (1 − (1 − μλs)ⁿ)/s, s = ‖x‖².
 
-    Stability: a step makes the error on its sample smaller while μλ‖x‖² < 2. With ``guard`` (the
-    default) a sample beyond that gets the step 1/‖x‖² instead, which sets its error to zero, so
-    that no input makes the learner diverge; ``guard=False`` is the printed recursion everywhere.
+    Stability: a step makes the error on its sample smaller while μλ‖x‖² < 2.
 
     Args:
       step_size: μ > 0; a scalar, or (m,) inside a booster of m learners.
-      guard: whether a sample with μλ‖x‖² > 2 gets the step 1/‖x‖².
+      guard: whether a sample with μλ‖x‖² > 2 gets the step 1/‖x‖², which sets its error to zero,
+        so that no input makes the learner diverge. Without it this is the printed recursion.
 
     >>> learner = SGD(step_size=0.5)
     >>> state = learner.update(learner.init(2), jnp.array([1.0, 0.0]), 1.0)
@@ -80,10 +76,8 @@ class NLMS(Linear):
         w ← w + μ λ (d − wᵀx) x / (ε + ‖x‖²),    repeated n times
 
     As a combiner of the learners' predictions it is the paper's normalised SGD for z, under the
-    name ``NSGD``. A sample with ε + ‖x‖² = 0 is not learned.
-
-    Stability: 0 < μ < 2; μ = 1 with ε = 0 fits the newest sample exactly. On targets of power p, an
-    ε near p/100 keeps samples with almost no input from moving the coefficients far.
+    name ``NSGD``. Stability: 0 < μ < 2; μ = 1 with ε = 0 fits the newest sample exactly. An ε near
+    1 % of the power of the targets keeps inputs near zero from moving the coefficients far.
 
     Args:
       step_size: 0 < μ < 2; a scalar, or (m,) inside a booster of m learners.

@@ -25,9 +25,8 @@ from jboost.boosting.modes import Mode
 from jboost.checkpoints import archive
 from jboost.checkpoints.checkpoint import CheckpointError, inspect, load, read, save
 from jboost.checkpoints.description import Store, describe, rebuild
-from jboost.core import Sample, State, pytree
+from jboost.core import Learner, Sample, State, model, pytree, static
 from jboost.core.template import template
-from jboost.learners import Learner, model, static
 
 KEY = jax.random.key(7)
 SMALL = jb.SGD(step_size=0.1)

@@ -165,7 +165,7 @@ import os, sys
 import numpy as np
 import jboost as jb
 from jboost.checkpoints.checkpoint import save
-from jboost.learners import RootState
+from jboost.learners.newton import RootState
 
 def write(path, i, n=304):
     while True:

@@ -1,8 +1,4 @@
-"""A learner whose estimate is piecewise linear: a tree of regions with a learner in each.
-
-`TreeState` and `Path` explain the letters in the docstring of the model. σ_k, the deviation of a
-node's error, is √(π/2) times its mean absolute error.
-"""
+"""A learner whose estimate is piecewise linear: a tree of regions with a learner in each."""
 
 import math
 from functools import partial
@@ -12,20 +8,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jboost.core import (
-    DType,
-    Key,
-    Learner,
-    Number,
-    Sample,
-    State,
-    Wrapper,
-    checks,
-    draws,
-    model,
-    static,
-)
-from jboost.core.learner import instance
+from jboost.core import DType, Key, Learner, Number, Sample, Wrapper, checks, draws, model, static
+from jboost.core.learner import State, instance
 from jboost.core.numerics import dtype_of, known
 from jboost.learners.newton import Newton
 from jboost.learners.tree import shares, splits
@@ -36,11 +20,9 @@ FADE = 0.99  # a subtree's odds remember the last hundred samples of a region, s
 
 # The mean error of a node is over its last half, as its first samples tell of a learner that knew
 # nothing yet, and later over WINDOW samples, as the learner still improves.
-HALF = 2.0
-WINDOW = 500.0
+HALF, WINDOW = 2.0, 500.0
 # An error beyond LARGEST_ERROR mean errors counts as that much, from the EARLIEST-th sample on.
-LARGEST_ERROR = 5.0
-EARLIEST = 20.0
+LARGEST_ERROR, EARLIEST = 5.0, 20.0
 SMALLEST = 1e-15  # of a standard deviation: 1/σ² stays finite in float32
 
 
@@ -49,7 +31,8 @@ class PiecewiseLinear(Wrapper):
     """A binary tree of regions that is grown online, with a learner in each region.
 
     **Estimate.** The learner of a node corrects the estimate of its parent, so that a new region
-    starts as its parent. With z = (x − μ)/ς, standardised by the samples of the parent,
+    starts as its parent. With z = (x − μ)/ς, standardised by the samples of the parent, and σ, the
+    deviation of a node's error (√(π/2) times its mean absolute error),
 
         f_1 = h_1(x, 1),    f_k = f_(k−1) + clip(h_k(s∘z, 1), ±3σ_(k−1))
 
@@ -60,21 +43,18 @@ class PiecewiseLinear(Wrapper):
         l_k ← 0.99 l_k + ½ ((d − f_k)² − (d − g_(k+1))²)/σ_k²
 
     **Learning.** All nodes on the path of x learn, the deepest first. Each learns what its parent
-    and its subtree leave (backfitting), h_k learns d − f_(k−1) − (g_k − f_k), where the learners
-    below have learned the sample already. A node that is split thus sees the error of the whole
-    estimate. With its own error σ² it would add σ² r/n to the estimate by the noise in its slopes.
+    and its subtree leave, d − f_(k−1) − (g_k − f_k), where the learners below have learned the
+    sample already (backfitting). With its own error σ² instead, a node that is split would add
+    σ² r/n to the estimate by the noise in its slopes.
 
     **Inputs that do not matter.** A learner learns at x and estimates at μ + t∘(x − μ), which
-    replaces a slope w_i by t_i w_i (the garrote; w is the gradient of a learner that is not
-    linear). Let c_i = w_i (x_i − μ_i) be what input i adds, and e the error that node and subtree
-    leave. The odds of an input sum what it gains, and v is the share, learned in the same way, of
-    leaving inputs out at all:
+    replaces a slope w_i by t_i w_i (the garrote; w may be a gradient). Let c_i = w_i (x_i − μ_i) be
+    what input i adds, and e the error that node and subtree leave. The odds of an input sum what it
+    gains, and v is the share, learned in the same way, of leaving inputs out at all. These odds do
+    not fade, because a slope that is noise costs by far the most in its first samples:
 
         t_i = 1 − v (1 − s_i),    s_i = σ(l_i),
         l_i ← l_i + ½ ((e + t_i c_i)² − (e − (1 − t_i) c_i)²)/σ_k²
-
-    These odds do not fade, because a slope that is noise costs by far the most in its first
-    samples; they are bounded, so that they can turn.
 
     **The first samples.** Above the root stands f_0 = h_0(0.03 x, 1), mixed with the tree as a node
     is with its subtree. With the default ridge its slopes are drawn to zero as if by 11 samples of
@@ -85,11 +65,9 @@ class PiecewiseLinear(Wrapper):
     number of candidates (see :mod:`jboost.learners.tree.splits`). s is in [0.03, 1], and small for
     an input whose slope did not change. After a change of the stream the regions learn anew.
 
-    Every region has a level, so x needs no constant. The mass of a sample is its weight, at most 1.
-    With r inputs and C cuts a step costs O(depth) updates of the learner and O(r² C) operations for
-    the search; the state holds 2^depth (2r² + O(r² C)) numbers. Stability: that of the learner;
-    each level of the tree adds at most 3σ of the errors. ``experiments/bench/nonlinear.py`` has its
-    errors on real sets, and with inputs that do not matter.
+    Every region has a level, so x needs no constant. A step costs O(depth) updates of the learner
+    and O(r² C) operations for the search; the state holds 2^depth (2r² + O(r² C)) numbers.
+    Stability: that of the learner; a level adds at most 3σ (``experiments/bench/nonlinear.py``).
 
     Args:
       depth: how often a region may be split again, 1 to 12; there are at most 2^depth regions.
@@ -133,14 +111,11 @@ class PiecewiseLinear(Wrapper):
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> TreeState:
         dtype = dtype_of(dtype)
         N = 2 ** (self.depth + 1)
-
-        def start(key: Key) -> State:
-            return self.learner.init(num_features + 1, dtype, key=key)
-
+        start = partial(self.learner.init, num_features + 1, dtype)
         keys = self._keys(key, jnp.arange(N, dtype=jnp.int32))
         search = splits.start(num_features, self.cuts, dtype)
         return TreeState(
-            learners=jax.vmap(start, axis_size=N)(keys),
+            learners=jax.vmap(lambda key: start(key=key), axis_size=N)(keys),
             mass=jnp.zeros(N, dtype),
             error=jnp.zeros(N, dtype),
             choice=jnp.full(N // 2, -1, jnp.int32),
@@ -222,10 +197,7 @@ class PiecewiseLinear(Wrapper):
         return learners
 
     def _split(self, state: TreeState, path: Path, x: Array, e: Array, mass: Array) -> TreeState:
-        """Return the state with the sample's evidence at its leaf, which is split if it suffices.
-
-        ``e`` are the errors of the nodes in units of their deviation.
-        """
+        """Return the state with the evidence of e at the leaf of x, split if that suffices."""
         level = jnp.sum(path.grown.astype(jnp.int32)) - 1
         may_split = (level <= self.depth) & (mass > 0)
         level = jnp.minimum(level, self.depth)
@@ -236,10 +208,8 @@ class PiecewiseLinear(Wrapper):
             search = splits.add(search, x, row(e, level), mass, self.grace)
             return search, splits.best(search)
 
-        def pass_by(search: splits.Search) -> tuple[splits.Search, splits.Cut]:
-            return search, splits.no_cut(x)
-
-        search, cut = jax.lax.cond(may_split, look, pass_by, row(state.search, node))
+        evidence, no_cut = row(state.search, node), splits.no_cut(x)
+        search, cut = jax.lax.cond(may_split, look, lambda search: (search, no_cut), evidence)
         is_node = jnp.arange(state.choice.shape[0], dtype=jnp.int32) == node
         splits_here = (cut.evidence > enough) & is_node
         return state._replace(

@@ -55,7 +55,6 @@ class Cut(NamedTuple):
 
 
 def start(num_features: int, num_cuts: int, dtype: DTypeLike) -> Search:
-    """Return the search of a region without samples."""
     inputs = jnp.zeros(num_features, dtype)
     sums = jnp.zeros((num_features * num_cuts + 1, num_features + 1), dtype)
     cuts = jnp.zeros((num_features, num_cuts), dtype)
@@ -97,15 +96,9 @@ def add(search: Search, x: Array, e: Array, mass: Array, grace: int) -> Search:
     e = jnp.clip(e, -LARGEST, LARGEST)
     right = jnp.concatenate([(x[:, None] > q).astype(x.dtype).reshape(-1), level])
     right = right[:, None] * jnp.where(placing, 0, mass)
-    return Search(
-        n + mass,
-        mean + share * dx,
-        new_spread,
-        q,
-        S + right * (e * z)[None, :],
-        V + right * (e * e * z * z)[None, :],
-        W + right * (e * e * z)[None, :],
-    )
+    terms = e * z, e * e * z * z, e * e * z
+    S, V, W = (total + right * term[None, :] for total, term in zip((S, V, W), terms, strict=True))
+    return Search(n + mass, mean + share * dx, new_spread, q, S, V, W)
 
 
 def best(search: Search) -> Cut:
@@ -146,9 +139,8 @@ def _standardisation(search: Search, G: Array, c: Array) -> tuple[Array, Array]:
     The new learners see s (x − centre)/deviation with s² = max(0.03², 1 − c/G), which is 1 for an
     input whose slope changed and small for the others: Stein's positive-part shrinkage, with the
     noise of the largest of e^c gains. A linear learner of ridge v learns the change of a slope as
-    if v/s² earlier samples had shown no change, whatever the units of x. At s = 0.03 and the
-    default ridge of 0.01 these are 11 samples: an input that did not seem to matter costs next to
-    nothing, and if it does matter it is learned within some dozens of samples.
+    if v/s² earlier samples had shown no change, whatever the units of x: at most 11 samples with
+    the default ridge of 0.01, so that an input that does matter is learned within some dozens.
     """
     s = jnp.sqrt(jnp.maximum(1 - c / jnp.maximum(G, c), SMALLEST_SCALE**2))
     # A constant input is left as it is: it acts as a level, which every region has anyway.
