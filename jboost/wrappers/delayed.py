@@ -57,8 +57,7 @@ class Delayed(Wrapper):
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> DelayedState:
         dtype, zero = dtype_of(dtype), jnp.zeros((), jnp.int32)
-        column = jnp.zeros(self.delay, dtype)
-        x = jnp.zeros((self.delay, num_features), dtype)
+        column, x = jnp.zeros(self.delay, dtype), jnp.zeros((self.delay, num_features), dtype)
         learner = self.learner.init(num_features, dtype, key=key)
         return DelayedState(x, column, column, zero, zero, learner)
 

@@ -17,7 +17,6 @@ from jboost.transforms.maps import Bias, Polynomial
 from jboost.transforms.pipelines import pipeline
 from jboost.transforms.scale import Scale
 
-METHODS = ("conformal", "newton", "gaussian")
 LOCAL = pipeline(Scale(), Polynomial(2), Bias(), Newton(forgetting=0.999, ridge=1.0))
 WIDEST = 2 * math.log(LARGEST)  # the bound of log h: beyond it exp would overflow float32
 RECENCY = 3  # of the gain 4/(n + 3)
@@ -142,7 +141,7 @@ class Intervals(Wrapper):
             self,
             learner=instance,
             coverage=checks.a_number(above=0, below=1),
-            method=checks.one_of(*METHODS),
+            method=checks.one_of("conformal", "newton", "gaussian"),
             step=checks.a_number(above=0),
             memory=checks.a_number(at_least=1),
             local=checks.or_none(checks.of_kind(Learner, "a learner of one input, or None")),

@@ -167,10 +167,9 @@ class SelfTuning(Wrapper):
         tuner = self.tuner.update(state.tuner, h.astype(dtype) / sigma, e / sigma, weight=lam)
         most = jnp.asarray(self.trust, dtype)
         sound = [jnp.where(usable(slope), slope, 0) for slope in slopes]
+        slopes = _with_floats(after, sound, others=False)
         moved, rested = phi + jnp.clip(tuner.w, -most, most), tuner._replace(w=jnp.zeros_like(phi))
-        new = SelfTuningState(
-            after, moved, _with_floats(after, sound, others=False), rested, power, mass
-        )
+        new = SelfTuningState(after, moved, slopes, rested, power, mass)
         old = state._replace(learner=after)  # the learner itself leaves out a sample that is bad
         chosen = jax.tree.map(partial(jnp.where, good & moves), new, old)
         slopes = jax.tree.map(partial(jnp.where, good), new.slopes, old.slopes)
