@@ -101,7 +101,7 @@ class Intervals(Wrapper):
     So in any window of n samples the coverage is off by exactly (log q at its start − log q at its
     end)/(η n), whatever the stream does. The first steps are larger, 1/√(n + 9). Nothing depends on
     the units of the errors. ``experiments/bench/intervals.py`` compares the methods: "conformal" is
-    narrower, and "gaussian" promises no coverage, as 1 + xᵀPx is far too large with few samples.
+    narrower, as 1 + xᵀPx is far too large with few samples, and "gaussian" holds no coverage.
 
     Besides the learner's reports, ``info`` has ``low`` and ``high``, the ends of the interval, and
     ``covered``, whether d lies between them (False where d is not usable). Before the first answer
