@@ -11,8 +11,6 @@ are. The experts span these differences, and the mix chooses among them. Togethe
 with dependence 0.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
@@ -43,12 +41,8 @@ COLUMNS_OF_PRODUCTS = 8  # 164 products of up to three
 class Seeded(Learner):
     """A learner that draws at random, but also runs without a key.
 
-    The library's other models insist on a key. Here two runs without a key draw the same numbers;
-    runs with different keys draw different ones.
-
-    Args:
-      learner: any learner.
-      seed: the seed of the key where a run has none.
+    The library's other models insist on a key. Here runs without a key use that of ``seed``, and
+    draw the same numbers.
 
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(100)
@@ -90,7 +84,9 @@ def experts(size: str | int = "medium") -> dict[str, Learner]:
         by_name[f"line, step {step}"] = _scaled(Bias(), NLMS(step))
     for beta in MEMORIES:
         by_name[f"line, memory {_memory(beta)}"] = _scaled(Bias(), Newton(beta, ridge=0.1))
-    network = Perceptron(parameters=_parameters(size))
+    if isinstance(size, str):
+        size = SIZES[checks.choice("size", size, tuple(SIZES))]
+    network = Perceptron(parameters=checks.whole("size", size, at_least=1))
     for number, beta in enumerate(MEMORIES_OF_NETWORKS, 1):
         learner = GaussNewton(network, Newton(beta, ridge=1.0))
         name = f"network {number}, memory {_memory(beta)}"
@@ -116,12 +112,8 @@ def auto(size: str | int = "medium", *, seed: int = 0) -> Seeded:
     >>> trace.prediction.shape
     (300,)
     """
-    mixed = boost(
-        list(experts(size).values()),
-        target_mse=0.1,
-        dependence=0.0,
-        combiner=ScaleAlike(Refined()),
-    )
+    every, combiner = list(experts(size).values()), ScaleAlike(Refined())
+    mixed = boost(every, target_mse=0.1, dependence=0.0, combiner=combiner)
     return Seeded(pipeline(Impute(), mixed), seed)
 
 
@@ -129,12 +121,5 @@ def _scaled(*parts: Transform | Learner) -> Learner:
     return ScaleTarget(pipeline(Scale(), *parts))
 
 
-def _parameters(size: str | int) -> int:
-    if isinstance(size, str):
-        return SIZES[checks.choice("size", size, tuple(SIZES))]
-    return checks.whole("size", size, at_least=1)
-
-
 def _memory(forgetting: float) -> str:
-    """Return the number of samples that a forgetting factor remembers."""
     return "∞" if forgetting == 1 else f"{1 / (1 - forgetting):.0f}"

@@ -69,7 +69,6 @@ class Scale(Transform):
         return jnp.where(usable(x), self.scaled(units, known(x, x.dtype)), jnp.nan)
 
     def after(self, state: Units, x: ArrayLike) -> Units:
-        """Return the units after one more value of each column."""
         return state.after(x, self.forgetting, self.clip)
 
     def scaled(self, state: Units, x: Array) -> Array:

@@ -3,5 +3,5 @@
 `intervals` adds prediction intervals, `change` restarts after changes, `robust` bears outliers,
 `delayed` waits for late answers, `weights` takes weights from the data or learns part of the
 answers, `scored` keeps the score, `selftuning` tunes settings, `targets` predicts several numbers.
-`error_scale` is a tool of these. May import from `core` to `settings`.
+May import from `core` to `settings`.
 """

@@ -11,7 +11,7 @@ from jboost.core.learner import instance, required_key
 from jboost.core.numerics import dtype_of
 from jboost.learners.newton import CovarianceState, RootState
 from jboost.transforms.pipelines import PipelineState, ScaledState
-from jboost.wrappers.error_scale import DEVIATION, ErrorScale
+from jboost.wrappers.intervals import DEVIATION, ErrorScale
 
 WARM_UP, PER_FEATURE = 100, 10  # samples without an alarm: at least, and for each column
 LARGEST = 2.0  # nats: the most that one error adds to the evidence
@@ -45,10 +45,11 @@ class OnChange(Wrapper):
 
         v = ½ (1 − 1/k²) e²/σ² − log k but at most 2,    g ← max(0, g + v),    alarm where g > h
 
-    σ is the usual size of errors (:mod:`.error_scale`), which heavy tails do not move. A single
-    error adds at most 2 to g, so an alarm takes at least twenty. Errors that become three times as
-    large are noticed after 20 to 25 samples, errors that become twice as large after 55 to 75.
-    ``experiments/bench/intervals.py`` measures how fast a learner then recovers.
+    k is ``factor`` and h is ``threshold``. σ is the usual size of errors, as ``ErrorScale`` has it:
+    heavy tails do not move it. A single error adds at most 2 to g, so an alarm takes at least
+    twenty; ``experiments/bench/intervals.py`` measures how fast it comes. After the start and after
+    an alarm the detector waits for ``warm_up`` samples: the errors of a learner that has just begun
+    say nothing of a change.
 
     At an alarm the learner acts before it learns the sample that raised the alarm:
 
@@ -61,14 +62,6 @@ class OnChange(Wrapper):
     Around a booster OnChange acts on all of it. Inside, as in ``boost(OnChange(Newton()), m)``, it
     acts on those copies whose errors grow. Besides the learner's reports, ``info`` has ``alarm``
     (whether this sample raises one), and ``changes`` and ``last`` as in the state.
-
-    Args:
-      action: "restart" or "inflate".
-      factor: k > 1; with k = 3, errors up to 1.6 times as large as usual are no evidence.
-      threshold: h > 0, the evidence that it takes, in nats.
-      memory: N ≥ 1, the number of samples over which the usual size of errors is taken.
-      warm_up: the number of samples without an alarm after the start or an alarm, as the errors of
-        a learner that has just begun say nothing; by default 10 per column, and at least 100.
 
     >>> import jax.numpy as jnp, jboost as jb
     >>> xs, ds = jb.streams.stationary(jax.random.key(0), 2000)
@@ -86,10 +79,10 @@ class OnChange(Wrapper):
 
     learner: Learner
     action: str = static(default="restart")
-    factor: Number = 3.0
-    threshold: Number = 39.0
-    memory: Number = 1000.0
-    warm_up: int | None = static(default=None)
+    factor: Number = 3.0  # k > 1; errors up to 1.6 times as large as usual are then no evidence
+    threshold: Number = 39.0  # h > 0, the evidence that an alarm takes, in nats
+    memory: Number = 1000.0  # at least 1, the number of samples over which σ is taken
+    warm_up: int | None = static(default=None)  # at least 0; None: 10 per column, at least 100
 
     def __post_init__(self) -> None:
         checks.fields(
@@ -105,11 +98,9 @@ class OnChange(Wrapper):
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> OnChangeState:
         dtype = dtype_of(dtype)
         learner = self.learner.init(num_features, dtype, key=key)
-        nodes = jax.tree.leaves(learner, is_leaf=_is_newton)
-        if self.action == "inflate" and not any(map(_is_newton, nodes)):
-            raise ValueError(
-                "there is no Newton learner to inflate; pass action='restart' to OnChange"
-            )
+        nodes = jax.tree.leaves(learner, is_leaf=lambda node: isinstance(node, NEWTON))
+        if self.action == "inflate" and not any(isinstance(node, NEWTON) for node in nodes):
+            raise ValueError("there is no Newton learner to inflate; pass action='restart'")
         zero, excess = jnp.zeros((), jnp.uint32), jnp.zeros((), dtype)
         return OnChangeState(Detector(ErrorScale.zeros(dtype), excess, zero, zero, zero), learner)
 
@@ -152,18 +143,12 @@ class OnChange(Wrapper):
 
 
 def _acted(action: str, state: State, fresh: State) -> State:
-    """Return the state of a learner after the action; ``fresh`` is a state as at the start."""
-
     def act(old: Any, new: Any) -> Any:
         if isinstance(old, BEHIND_SCALES):
             return old._replace(learner=_acted(action, old.learner, new.learner))
         if action == "restart":
             return new
-        return new._replace(w=old.w, turn=old.turn) if _is_newton(old) else old
+        return new._replace(w=old.w, turn=old.turn) if isinstance(old, NEWTON) else old
 
     units = (*BEHIND_SCALES, *NEWTON)
     return jax.tree.map(act, state, fresh, is_leaf=lambda node: isinstance(node, units))
-
-
-def _is_newton(node: Any) -> bool:
-    return isinstance(node, NEWTON)

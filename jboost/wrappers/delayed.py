@@ -1,8 +1,4 @@
-"""Late answers: predict now, learn when the answer comes, in the order of the answers.
-
-:class:`Delayed` has answers that come a fixed number of samples late, inside any run.
-:class:`Pending` has answers that come in any order, each with the id of its question.
-"""
+"""Late answers, a fixed number of samples late (Delayed) or in any order by id (Pending)."""
 
 from typing import NamedTuple
 
@@ -61,8 +57,7 @@ class Delayed(Wrapper):
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> DelayedState:
         dtype, zero = dtype_of(dtype), jnp.zeros((), jnp.int32)
-        column = jnp.zeros(self.delay, dtype)
-        x = jnp.zeros((self.delay, num_features), dtype)
+        column, x = jnp.zeros(self.delay, dtype), jnp.zeros((self.delay, num_features), dtype)
         learner = self.learner.init(num_features, dtype, key=key)
         return DelayedState(x, column, column, zero, zero, learner)
 
@@ -73,13 +68,10 @@ class Delayed(Wrapper):
         newest = (jnp.where(usable(sample.x), sample.x, MISSING), sample.d, sample.weight)
 
         def once(state: DelayedState) -> DelayedState:
-            """Learn the oldest sample, and let the newest wait in its row."""
             x, d, weight, row, waiting, learner = state
             oldest = tuple(_read(values, row) for values in (x, d, weight))
-            x, d, weight = (
-                _write(values, row, jnp.where(good, new, old))
-                for values, new, old in zip((x, d, weight), newest, oldest, strict=True)
-            )
+            changes = zip((x, d, weight), newest, oldest, strict=True)
+            x, d, weight = (_write(v, row, jnp.where(good, new, old)) for v, new, old in changes)
             late_x, late_d, late_weight = oldest
             late = self.learner.sample(learner, late_x, late_d, weight=late_weight, key=sample.key)
             learner = self.learner.learn(learner, late.only_if(good & (waiting == self.delay)))

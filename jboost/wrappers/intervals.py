@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import DType, Key, Learner, Number, Sample, State, Wrapper, checks, model, static
 from jboost.core.learner import instance
@@ -16,11 +16,58 @@ from jboost.learners.newton import Newton
 from jboost.transforms.maps import Bias, Polynomial
 from jboost.transforms.pipelines import pipeline
 from jboost.transforms.scale import Scale
-from jboost.wrappers.error_scale import DEVIATION, FARTHEST, ErrorScale
 
-METHODS = ("conformal", "newton", "gaussian")
 LOCAL = pipeline(Scale(), Polynomial(2), Bias(), Newton(forgetting=0.999, ridge=1.0))
 WIDEST = 2 * math.log(LARGEST)  # the bound of log h: beyond it exp would overflow float32
+RECENCY = 3  # of the gain 4/(n + 3)
+FARTHEST = 2.0  # the bound of |v|: e² ≈ 7.4 times as large or as small as usual
+# σ/u of Gaussian errors: the root of E[clip(log|z| + log c, ±2)] = 0, as 1.4826 is for the MAD.
+DEVIATION = 1.7760725
+
+
+class ErrorScale(NamedTuple):
+    """The usual size u of a learner's errors, followed online, in any units and with any tails.
+
+        v = log|e| − log u, but within ±2,    log u ← log u + a v,    a = max(4/(n + 3), 1/N)
+
+    e is the n-th error that is not 0, and N the ``memory``. No error moves log u by more than 2a.
+    Once u has settled, the mean of v is 0 whatever the distribution of the errors; a test for
+    change relies on that. The gain 4/n, as that of the moments of ``Scale``, makes the large errors
+    of a learner that has just begun fade as n⁻⁴ or faster.
+
+    Errors of exactly 0 do not count. Some streams begin with nothing but zeros, which a learner
+    that has seen nothing predicts exactly; a u of almost 0 would take thousands of samples to grow.
+    """
+
+    samples: Array  # n, the number of errors that were not 0; 0 at the start
+    log: Array  # log u; 0 at the start, where it has no meaning
+
+    @classmethod
+    def zeros(cls, dtype: DTypeLike) -> "ErrorScale":
+        return cls(jnp.zeros((), dtype), jnp.zeros((), dtype))
+
+    @property
+    def known(self) -> Array:
+        return self.samples > 0
+
+    def offset(self, e: Array) -> Array:
+        """Return v of an error, the logarithm of its size over the usual size; 0 for the first."""
+        return jnp.where(self.known, jnp.clip(_log(e) - self.log, -FARTHEST, FARTHEST), 0)
+
+    def after(self, e: Array, memory: ArrayLike) -> "ErrorScale":
+        """Return the scale after one more error; an error of 0 leaves it as it was."""
+        n = self.samples + 1  # in float32 this ends at 2²⁴, long after 1/N is the larger gain
+        a = jnp.maximum((RECENCY + 1) / (n + RECENCY), 1 / jnp.asarray(memory, n.dtype))
+        log = jnp.where(self.known, self.log + a * self.offset(e), _log(e))
+        counts = e != 0
+        return ErrorScale(jnp.where(counts, n, self.samples), jnp.where(counts, log, self.log))
+
+
+def _log(e: Array) -> Array:
+    """Return log|e|, for e = 0 that of the smallest number there is."""
+    size = jnp.abs(e)
+    tiny = jnp.finfo(size.dtype).tiny
+    return jnp.log(jnp.where(size > tiny, size, tiny))
 
 
 class IntervalsState(NamedTuple):
@@ -42,10 +89,10 @@ class Intervals(Wrapper):
     | "newton"    | q u √(1 + xᵀPx)           | follows the coverage                          |
     | "gaussian"  | q u √(1 + xᵀPx) = z σ̂ √…  | the normal quantile z, times σ/u              |
 
-    u is the usual size of e = d − d̂, or of e/√(1 + xᵀPx), as :mod:`.error_scale` has it. P is the
-    inverse Hessian of a Newton learner. g is a learner's estimate of log|e| − log u from d̂, as
-    errors are often larger for some estimates than for others: by default a regression on
-    (1, d̂, d̂²), half of which is believed, for O(1) a sample.
+    u is the usual size of e = d − d̂, or of e/√(1 + xᵀPx), see ``ErrorScale``. P is the inverse
+    Hessian of a Newton learner. g is the estimate of log|e| − log u from d̂ by the learner
+    ``local``, as errors are often larger for some estimates than for others. By default it is a
+    regression on (1, d̂, d̂²), half of which is believed, for O(1) a sample.
 
     q follows the coverage by adaptive conformal inference. It starts at z σ/u, and
 
@@ -54,31 +101,28 @@ class Intervals(Wrapper):
     So in any window of n samples the coverage is off by exactly (log q at its start − log q at its
     end)/(η n), whatever the stream does. The first steps are larger, 1/√(n + 9). Nothing depends on
     the units of the errors. ``experiments/bench/intervals.py`` compares the methods: "conformal" is
-    narrower, and "gaussian" promises no coverage, as 1 + xᵀPx is far too large with few samples.
+    narrower, as 1 + xᵀPx is far too large with few samples, and "gaussian" holds no coverage.
 
     Besides the learner's reports, ``info`` has ``low`` and ``high``, the ends of the interval, and
     ``covered``, whether d lies between them (False where d is not usable). Before the first answer
     the interval is (−∞, ∞). ``observe=jb.intervals.band`` records low and high over a run, and
     :func:`interval` gives them for one x.
 
-    Args:
-      learner: any learner, such as the whole ``pipeline(…)``, where d has the units of the stream;
-        for "newton" and "gaussian" a ``Newton``, ``ForwardNewton`` or ``GaussNewton``, also in a
-        pipeline and in wrappers such as ``ScaleTarget`` or ``OnChange``.
-      coverage: 1 − α in (0, 1), the part of the answers that is to lie inside.
-      method: "conformal", "newton" or "gaussian".
-      step: η > 0, how fast q follows.
-      memory: N ≥ 1, the number of samples over which u is taken.
-      local: for "conformal": a learner of g from the one input d̂, or None for g = 0.
+    Wrap the whole model, ``Intervals(pipeline(…))``, where d has the units of the stream. "newton"
+    and "gaussian" want a ``Newton``, ``ForwardNewton`` or ``GaussNewton``, also in a pipeline and
+    in wrappers such as ``ScaleTarget`` or ``OnChange``.
 
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(4000)
     >>> model = Intervals(jb.Newton(0.99), coverage=0.9)
-    >>> _, trace = jb.run(model, xs, ds, observe=band)
+    >>> state, trace = jb.run(model, xs, ds, observe=band)
     >>> low, high = trace.observed
     >>> inside = (low <= ds) & (ds <= high)
     >>> [round(float(half.mean()), 2) for half in (inside[:2000], inside[2000:])]
     [0.9, 0.9]
+    >>> low, high = interval(model, state, xs[-1])
+    >>> bool(low < model.predict(state, xs[-1]) < high)
+    True
 
     References: I. Gibbs, E. Candès, Adaptive conformal inference under distribution shift, NeurIPS
     2021; A. N. Angelopoulos, E. Candès, R. J. Tibshirani, Conformal PID control for time series
@@ -86,18 +130,18 @@ class Intervals(Wrapper):
     """
 
     learner: Learner
-    coverage: Number = 0.9
+    coverage: Number = 0.9  # 1 − α in (0, 1), the part of the answers that is to lie inside
     method: str = static(default="conformal")
-    step: Number = 0.03
-    memory: Number = 1000.0
-    local: Learner | None = LOCAL
+    step: Number = 0.03  # η > 0, how fast q follows
+    memory: Number = 1000.0  # at least 1, the number of samples over which u is taken
+    local: Learner | None = LOCAL  # of g from the one input d̂, for "conformal"; None for g = 0
 
     def __post_init__(self) -> None:
         checks.fields(
             self,
             learner=instance,
             coverage=checks.a_number(above=0, below=1),
-            method=checks.one_of(*METHODS),
+            method=checks.one_of("conformal", "newton", "gaussian"),
             step=checks.a_number(above=0),
             memory=checks.a_number(at_least=1),
             local=checks.or_none(checks.of_kind(Learner, "a learner of one input, or None")),
@@ -113,12 +157,9 @@ class Intervals(Wrapper):
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> IntervalsState:
         dtype = dtype_of(dtype)
         z = jax.scipy.special.ndtri((1 + jnp.asarray(self.coverage, dtype)) / 2)
-        return IntervalsState(
-            learner=self.learner.init(num_features, dtype, key=key),
-            scale=ErrorScale.zeros(dtype),
-            log_q=jnp.log(DEVIATION * z),
-            local=() if self.local is None else self.local.init(1, dtype, key=key),
-        )
+        learner = self.learner.init(num_features, dtype, key=key)
+        local = () if self.local is None else self.local.init(1, dtype, key=key)
+        return IntervalsState(learner, ErrorScale.zeros(dtype), jnp.log(DEVIATION * z), local)
 
     def interval(self, state: IntervalsState, x: ArrayLike) -> tuple[Array, Array]:
         """Return (low, high) for the answer to x."""
@@ -169,21 +210,11 @@ def check_leverage(setting: str, learner: Learner, alternative: str) -> None:
 
 
 def interval(model: Learner, state: State, x: ArrayLike) -> tuple[Array, Array]:
-    """Return (low, high) for the answer to x, by a model that has intervals.
-
-    >>> import jax.numpy as jnp, jboost as jb
-    >>> xs, ds = jb.streams.duffing(500)
-    >>> model = Intervals(jb.Newton(0.99))
-    >>> state, _ = jb.run(model, xs, ds)
-    >>> low, high = interval(model, state, xs[-1])
-    >>> bool(low < model.predict(state, xs[-1]) < high)
-    True
-    """
+    """Return (low, high) for the answer to x, by a model that has intervals."""
     advice = "a model with intervals, jboost.Intervals(model)"
     return checks.instance("model", model, Intervals, advice).interval(state, x)
 
 
 def band(state: State, info: Info) -> tuple[Array, Array]:
     """Return low and high: an ``observe`` for a run of a model with intervals."""
-    del state
     return info.low, info.high

@@ -35,10 +35,9 @@ class Median(NamedTuple):
 
             log s ← log s ± a/2,    a = max(GAIN/n, SLOWEST)
 
-        up if the number is above s, down if it is below: how far above or below does not matter.
-        After Kesten, n counts only those numbers that lie on another side of s than the number
-        before. Within a long run on one side, every number halves n. So s reaches the median from
-        anywhere, and again after a change, in some twenty steps.
+        up if the number is above s, down if it is below. After Kesten, n counts only those numbers
+        that lie on another side of s than the number before. Within a long run on one side, every
+        number halves n. So s reaches the median from anywhere in some twenty steps.
         """
         s, n, run = self
         side = jnp.where(size > s, 1, -1).astype(s.dtype)
@@ -78,18 +77,13 @@ class Huber(Wrapper):
     For a learner of the SGD family both are the exact gradient of Huber's loss. For Newton the
     first is iteratively reweighted least squares, the second Huber's method of modified residuals;
     their fixed point is the same. With the second, nothing inside the learner, such as a scale or
-    an emphasis, ever sees the outlier.
-
-    The size of a single absurd target does not matter, and other units give the same weights. The
-    very first error sets σ̂ and is not learned. Errors that stay large are a change, not outliers:
-    σ̂ follows within some twenty samples.
+    an emphasis, ever sees the outlier. The very first error sets σ̂ and is not learned. Errors that
+    stay large are a change, not outliers: σ̂ follows within some twenty samples.
 
     With Gaussian errors k = 1.345 loses 5 % of the samples' worth, k = 3 loses nothing. Use a large
     k, or no Huber, where large targets matter: with skewed errors it learns towards their median,
-    and where most errors are almost 0 it takes the others for outliers.
-
-    Besides the learner's reports, ``info`` has ``share``: the part of the sample, or of its error,
-    that is learned.
+    and where most errors are almost 0 it takes the others for outliers. Besides the learner's
+    reports, ``info`` has ``share``: the part of the sample, or of its error, that is learned.
 
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(5000)

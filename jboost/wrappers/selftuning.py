@@ -22,6 +22,7 @@ from jboost.settings.surrogates import relaxed
 # 0.2 to 0.5 the last has the best worst case, and ridges from 0.01 to 0.1 hardly differ.
 # experiments/guides/tuning.md has the figures, also for streams that this choice did not use.
 TUNER, TRUST = Newton(forgetting=0.999, ridge=0.03), 0.5
+Ranges = Mapping[str, Iterable[float]] | Iterable[tuple[str, Iterable[float]]]  # low, high by name
 
 
 class SelfTuningState(NamedTuple):
@@ -41,10 +42,10 @@ class SelfTuning(Wrapper):
 
         φ ← φ + clip(P h e/σ², ±Δ),    P⁻¹ ← β P⁻¹ + h hᵀ/σ²,    S, G ← update and its derivative
 
-    φ are the natural coordinates of the tuned settings (log μ, logit β). Beside the learner's state
-    S, the wrapper carries G = ∂S/∂φ by the chain rule through every update. So each estimate has a
-    slope h = ∂d̂/∂φ, and to first order its error e is that of a linear model in φ with the input h,
-    for which recursive least squares find the φ that would have done better. σ² is the mean square
+    φ are the natural coordinates (log μ, logit β) of the settings ``wrt``. Beside the learner's
+    state S, the wrapper carries G = ∂S/∂φ by the chain rule through every update. So each estimate
+    has a slope h = ∂d̂/∂φ, and to first order its error e is that of a linear model in φ with the
+    input h. Recursive least squares find the φ that would have done better. σ² is the mean square
     of the errors so far, with forgetting. This is the recursive prediction error method.
 
     The scales of inputs and targets do not matter. With n tuned numbers, a step takes about 1 + n
@@ -58,12 +59,6 @@ class SelfTuning(Wrapper):
     updates; inside the learner they are differentiated as :mod:`jboost.settings.surrogates` says.
     Besides the learner's reports, ``info`` has the tuned settings by name.
 
-    Args:
-      wrt: names of the learner's settings, as for :func:`jboost.hypergradient`.
-      tuner: the least squares that move φ, a ``Newton``; its forgetting β is the memory of tuning.
-      trust: Δ > 0, the largest move of a coordinate at one sample.
-      spaces: (low, high) by name, for settings whose range is not known.
-
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(5000)
     >>> low = jb.SGD(step_size=0.001)
@@ -75,12 +70,10 @@ class SelfTuning(Wrapper):
     """
 
     learner: Learner
-    wrt: str | Iterable[str] = static(default=("step_size",))
-    tuner: Newton = TUNER
-    trust: Number = TRUST
-    spaces: Mapping[str, Iterable[float]] | Iterable[tuple[str, Iterable[float]]] = static(
-        default=()
-    )
+    wrt: str | Iterable[str] = static(default=("step_size",))  # as for jboost.hypergradient
+    tuner: Newton = TUNER  # the least squares that move φ; their forgetting β is tuning's memory
+    trust: Number = TRUST  # Δ > 0, the largest move of a coordinate at one sample
+    spaces: Ranges = static(default=())  # for settings whose range is not known
 
     def __post_init__(self) -> None:
         checks.fields(
@@ -133,11 +126,10 @@ class SelfTuning(Wrapper):
             return _floats(state), state
 
         slopes, state = jax.jacfwd(floats, has_aux=True)(phi)
-        slopes = [jnp.moveaxis(slope, -1, 0) for slope in slopes]
+        floats_first = [jnp.moveaxis(slope, -1, 0) for slope in slopes]
+        slopes = _with_floats(state, floats_first, others=False)
         tuner, zero = self.tuner.init(phi.size, dtype), jnp.zeros((), dtype)
-        return SelfTuningState(
-            state, phi, _with_floats(state, slopes, others=False), tuner, zero, zero
-        )
+        return SelfTuningState(state, phi, slopes, tuner, zero, zero)
 
     def predict(self, state: SelfTuningState, x: ArrayLike) -> Array:
         return self._at(state.phi).predict(state.learner, x)
@@ -161,11 +153,9 @@ class SelfTuning(Wrapper):
             values = (phi, _floats(state.learner))
             return jax.jvp(step, values, (direction, slopes), has_aux=True)
 
-        every, directions = (
-            jax.vmap(along, out_axes=(None, 0, None)),
-            jnp.eye(phi.size, dtype=dtype),
-        )
-        (y, _), (h, slopes), after = every(directions, jax.tree.leaves(state.slopes))
+        along_all = jax.vmap(along, out_axes=(None, 0, None))
+        directions, slopes = jnp.eye(phi.size, dtype=dtype), jax.tree.leaves(state.slopes)
+        (y, _), (h, slopes), after = along_all(directions, slopes)
 
         good, lam = sample.good, sample.weight
         e = jnp.where(good, sample.d - y.astype(dtype), 0)
@@ -177,17 +167,13 @@ class SelfTuning(Wrapper):
         tuner = self.tuner.update(state.tuner, h.astype(dtype) / sigma, e / sigma, weight=lam)
         most = jnp.asarray(self.trust, dtype)
         sound = [jnp.where(usable(slope), slope, 0) for slope in slopes]
-        new = state._replace(
-            phi=phi + jnp.clip(tuner.w, -most, most),
-            tuner=tuner._replace(w=jnp.zeros_like(phi)),
-            power=power,
-            mass=mass,
-        )
-        chosen = jax.tree.map(partial(jnp.where, good & moves), new, state)
         slopes = _with_floats(after, sound, others=False)
-        slopes = jax.tree.map(partial(jnp.where, good), slopes, state.slopes)
-        # The learner itself leaves out a sample that is not good.
-        return chosen._replace(learner=after, slopes=slopes)
+        moved, rested = phi + jnp.clip(tuner.w, -most, most), tuner._replace(w=jnp.zeros_like(phi))
+        new = SelfTuningState(after, moved, slopes, rested, power, mass)
+        old = state._replace(learner=after)  # the learner itself leaves out a sample that is bad
+        chosen = jax.tree.map(partial(jnp.where, good & moves), new, old)
+        slopes = jax.tree.map(partial(jnp.where, good), new.slopes, old.slopes)
+        return chosen._replace(slopes=slopes)
 
 
 def _is_float(leaf: Array) -> bool:

@@ -86,10 +86,10 @@ class Shared(Targets):
 
         w_j ← w_j + g (d_j − w_jᵀx),    g the w that the learner makes of w = 0 and the target 1
 
-    The gain, and in it Newton's inverse P, is the same for every target: one P is enough.
-    The state is the learner's, but w is (q, r) and ``ScaleTarget`` has a scale for each target. A
-    missing target leaves its w_j and its scale as they are. The gain and the transforms count x
-    while any target is there, so a target that is often missing learns a little slower than alone.
+    The gain, and in it Newton's inverse P, is the same for every target. The state is the
+    learner's, but w is (q, r) and ``ScaleTarget`` has a scale for each target. A missing target
+    leaves its w_j and its scale as they are. The gain and the transforms count x while any target
+    is there, so a target that is often missing learns a little slower than alone.
     """
 
     learner: Learner
@@ -106,7 +106,6 @@ class Shared(Targets):
 
 
 def _widened(learner: Learner, state: State, q: int) -> State:
-    """Return the first state of a learner with room for q targets."""
     if isinstance(learner, (Pipeline, ScaleTarget)):
         if isinstance(learner, ScaleTarget):
             state = state._replace(scale=learner.scale.init(q, float_dtype(state)))
@@ -115,7 +114,6 @@ def _widened(learner: Learner, state: State, q: int) -> State:
 
 
 def _predict(learner: Learner, state: State, x: ArrayLike) -> Array:
-    """Return the q estimates of a shared learner."""
     if isinstance(learner, Pipeline):
         return _predict(learner.learner, state.learner, learner.inputs(state, x)[-1])
     if isinstance(learner, ScaleTarget):
@@ -156,7 +154,7 @@ def targets(learner: Learner, q: int, *, share: bool = True) -> Targets:
     Args:
       learner: any learner; where it is separate, a setting may have one value per target, (q,).
       q: the number of targets, at least 1.
-      share: whether targets may share.
+      share: whether targets may share what they can.
 
     >>> import jax.numpy as jnp, jboost as jb
     >>> both = jb.targets(jb.NLMS(1.0, epsilon=0.0), 2)
@@ -174,7 +172,6 @@ def targets(learner: Learner, q: int, *, share: bool = True) -> Targets:
 
 
 def _can_share(learner: Learner) -> bool:
-    """Return whether targets can share the learner, as :class:`Shared` does."""
     if isinstance(learner, (Pipeline, ScaleTarget)):
         transforms = learner.transforms if isinstance(learner, Pipeline) else ()
         of_x_alone = all(isinstance(transform, OF_X_ALONE) for transform in transforms)

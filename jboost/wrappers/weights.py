@@ -87,20 +87,16 @@ class Budget(Wrapper):
 
         ask with probability min(1, ρ u/ū),    ρ the rate, u = uncertainty(state, x)
 
-    where ū is the mean of u over about the last hundred samples. Without ``uncertainty`` every
-    sample has the probability ρ. Where u varies so much that min(1, ·) cuts often, less than a part
-    ρ is asked for. A draw is a function of the key and of the sample's number, so a run cut
-    anywhere and resumed is the same run.
+    where ū is the mean of u over about the last hundred samples. ``uncertainty`` is a function ≥ 0
+    of the learner's state and x, or "leverage" (of a Newton learner, also in a pipeline or a
+    wrapper). Without it every sample has the probability ρ. Where u varies so much that min(1, ·)
+    cuts often, less than a part ρ is asked for. A draw is a function of the key and of the sample's
+    number, so a run cut anywhere and resumed is the same run.
 
     In a run over recorded data, answers that were not asked for are not looked at. Live,
     ``wants(state, x, key)`` says whether to get the answer. Where it says no, call ``update`` all
     the same, with any number for d, so that the next sample has another draw. Besides the
     learner's reports, ``info`` has ``asked``: whether the answer is asked for.
-
-    Args:
-      rate: ρ in (0, 1].
-      uncertainty: "leverage" (of a Newton learner, also in a pipeline or a wrapper), or a function
-        of the learner's state and x, ≥ 0.
 
     >>> import jax, jboost as jb
     >>> xs, ds = jb.streams.stationary(jax.random.key(0), 2000)
@@ -111,7 +107,7 @@ class Budget(Wrapper):
     """
 
     learner: Learner
-    rate: Number
+    rate: Number  # ρ in (0, 1]
     uncertainty: str | Callable[[State, Array], Array] | None = static(default=None)
 
     def __post_init__(self) -> None:
