@@ -25,7 +25,7 @@ from experiments.shared import data
 from experiments.shared.experiment import Experiment
 from experiments.shared.figures import MARKERS, dress, style
 from jboost import plots
-from jboost.baselines.controls import (
+from jboost.baselines import (
     HullBoosting,
     LastValue,
     RunningMean,
