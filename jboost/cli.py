@@ -6,21 +6,11 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from jboost.commands import demo, inspect, models, run, sweep
-from jboost.commands.terminal import (
-    EXIT_STATUS,
-    FAILED,
-    INTERRUPTED,
-    PIPE_CLOSED,
-    WRONG_USAGE,
-    CommandError,
-    help_texts,
-    print_error,
-)
+from jboost.commands import demo, inspect, models, run, sweep, terminal
 from jboost.core.extras import MissingExtra
 
 EPILOG = f"""\
-{EXIT_STATUS}
+{terminal.EXIT_STATUS}
 examples:
   jboost demo --out ase.png
   jboost run houses.csv --target price --report houses.html
@@ -37,28 +27,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     args.argv = list(sys.argv[1:] if argv is None else argv)
     if args.command is None:
         parser.print_help(sys.stderr)
-        return WRONG_USAGE
+        return terminal.WRONG_USAGE
     try:
         status = args.run(args)
         sys.stdout.flush()  # here, where a failure is caught
         return status
-    except CommandError as error:
-        print_error(error)
-        return error.status
-    except MissingExtra as error:
-        print_error(error)
-        return FAILED
+    except (terminal.CommandError, MissingExtra) as error:
+        terminal.print_error(error)
+        return error.status if isinstance(error, terminal.CommandError) else terminal.FAILED
     except KeyboardInterrupt:
         print("\njboost: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return terminal.INTERRUPTED
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         _discard_output()
-        return PIPE_CLOSED
+        return terminal.PIPE_CLOSED
     except OSError as error:  # of standard output: the subcommands explain all others
         name = error.filename or "standard output"
-        print_error(f"{name} could not be written: {error.strerror or error}")
+        terminal.print_error(f"{name} could not be written: {error.strerror or error}")
         _discard_output()
-        return FAILED
+        return terminal.FAILED
 
 
 def _discard_output() -> None:
@@ -68,7 +55,7 @@ def _discard_output() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="jboost", **help_texts("Boosted online regression in JAX.", EPILOG)
+        prog="jboost", **terminal.help_texts("Boosted online regression in JAX.", EPILOG)
     )
     parser.add_argument("--version", action="version", version=f"jboost {version('jboost')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")

@@ -43,6 +43,11 @@ def rows(count: int, *, width: float = 4.6, height: float = 3.1) -> tuple[Figure
     return new, [tuple(strip.subplots(1, 2)) for strip in strips]
 
 
+def axes_or_new(ax: Axes | None) -> Axes:
+    """Return the axes that a caller passed, or the only axes of a new figure."""
+    return grid(1, 1)[1][0, 0] if ax is None else ax
+
+
 def ase_curves(
     curves: Mapping[str, ArrayLike], *, ax: Axes | None = None,
     title: str | None = None, legend: str | None = None, settled: float = 0.25,
@@ -63,7 +68,7 @@ def ase_curves(
     if not curves:
         raise ValueError("curves must hold at least one curve by its name; got none")
     settled = checks.number("settled", settled, at_least=0, below=1)
-    axes: Axes = grid(1, 1)[1][0, 0] if ax is None else ax
+    ax = axes_or_new(ax)
     late = []
     for k, (name, values) in enumerate(curves.items()):
         values = np.asarray(values, np.float64)
@@ -71,18 +76,18 @@ def ase_curves(
         if values.shape != (T,) or T == 0:
             raise ValueError(f"curves[{name!r}] must have shape (T,), T >= 1; got {values.shape}")
         t = np.unique(np.linspace(1, T, min(POINTS, T)).round().astype(int))
-        axes.plot(t, values[t - 1], label=name, **STYLES[k % len(STYLES)])
+        ax.plot(t, values[t - 1], label=name, **STYLES[k % len(STYLES)])
         late.append(values[int(settled * T) :])
-    axes.set(xlabel="samples seen, t", ylabel="accumulated squared error / t")
-    axes.margins(x=0.01)
+    ax.set(xlabel="samples seen, t", ylabel="accumulated squared error / t")
+    ax.margins(x=0.01)
     if title is not None:
-        axes.set_title(title, fontsize="medium")
-    _fit(axes, np.concatenate(late))
-    axes.grid(color="0.9", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+        ax.set_title(title, fontsize="medium")
+    _fit(ax, np.concatenate(late))
+    ax.grid(color="0.9", linewidth=0.6)
+    ax.spines[["top", "right"]].set_visible(False)
     small: dict[str, Any] = {"fontsize": "small", "title_fontsize": "small", "handlelength": 4}
-    axes.legend(title=legend, loc="upper right", frameon=False, alignment="left", **small)
-    return axes
+    ax.legend(title=legend, loc="upper right", frameon=False, alignment="left", **small)
+    return ax
 
 
 def save(figure: Any, path: str | os.PathLike[str], *, dpi: int = 120) -> None:

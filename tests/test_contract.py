@@ -154,3 +154,25 @@ def test_a_boosters_repeats_are_that_many_updates(name):
         many = model.update(many, xs[3], ds[3], key=jax.random.fold_in(KEY, j))
     once = model.update(start, xs[3], ds[3], repeats=jnp.asarray(3, jnp.int32), key=KEY)
     chex.assert_trees_all_close(many, once, rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_not_a_learner_is_told_how_to_become_one():
+    class Undecorated(jb.Learner):
+        def init(self, num_features, dtype=None, *, key=None):
+            return ()
+
+        def predict(self, state, x):
+            return jnp.zeros(())
+
+        def learn(self, state, sample):
+            return state
+
+    for value in (3, "SGD", jb.SGD, Undecorated()):
+        for use in (
+            lambda value: jb.run(value, np.ones((2, 1)), np.ones(2)),
+            lambda value: jb.boost([value], target_mse=0.1),
+            lambda value: jb.pipeline(jb.Scale(), value),
+            lambda value: jb.Huber(value),
+        ):
+            with pytest.raises(TypeError, match=r"jboost\.Learner.* under @jboost\.model"):
+                use(value)

@@ -33,7 +33,7 @@ from experiments.shared.figures import dress, style
 from jboost import catalogue, plots
 from jboost.automatic import Seeded, auto, experts
 from jboost.baselines.controls import LastValue, RunningMean
-from jboost.learners import Learner
+from jboost.core import Learner
 
 CHOSEN, HELD_OUT = (
     ("kin8nm", "california", "mv", "onp"),

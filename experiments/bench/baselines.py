@@ -33,7 +33,7 @@ from jboost.baselines import (
     bagging,
     poisson_boosting,
 )
-from jboost.learners import Learner
+from jboost.core import Learner
 from jboost.paper import datasets
 
 M = 20

@@ -28,7 +28,7 @@ from jboost import plots
 from jboost.boosting.booster import RLS_COMBINER
 from jboost.combiners.convex import BOA, EWA, MLPoly
 from jboost.combiners.mean import from_mean
-from jboost.learners import Learner
+from jboost.core import Learner
 from jboost.paper import datasets
 
 STEPS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)

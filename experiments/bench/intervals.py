@@ -29,7 +29,7 @@ from experiments.shared import data
 from experiments.shared.experiment import Experiment
 from experiments.shared.figures import dress
 from jboost import plots
-from jboost.learners import Learner
+from jboost.core import Learner
 from jboost.paper import datasets
 from jboost.wrappers.change import OnChange
 from jboost.wrappers.intervals import Intervals, band

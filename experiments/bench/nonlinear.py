@@ -20,7 +20,7 @@ import jboost as jb
 from experiments.shared import data
 from experiments.shared.errors import spread
 from experiments.shared.experiment import Experiment
-from jboost.learners import Learner
+from jboost.core import Learner
 from jboost.learners.tree.piecewise import PiecewiseLinear
 from jboost.paper import datasets
 

@@ -19,7 +19,6 @@ import numpy as np
 import jboost as jb
 from experiments.shared.experiment import Experiment
 from jboost.core import metrics
-from jboost.running import targets as multi
 from jboost.wrappers.delayed import Delayed
 from jboost.wrappers.robust import Huber
 from jboost.wrappers.weights import Budget
@@ -110,11 +109,11 @@ def several(T: int, tries: int) -> dict[str, Any]:
         ds = jnp.asarray(np.tanh(xs @ rng.normal(size=(r, Q))) + noise, jnp.float32)
         columns = [ds[:, j] for j in range(Q)]
         for name, model in models(r).items():
-            _, trace = multi.run(model, xs, ds)
+            _, trace = jb.run(model, xs, ds)
             apart = jnp.stack([jb.run(model, xs, d)[1].prediction for d in columns], axis=1)
 
             def together(model: Any = model, xs: Any = xs, ds: Any = ds) -> Any:
-                return multi.run(model, xs, ds)[1].prediction
+                return jb.run(model, xs, ds)[1].prediction
 
             def one_by_one(model: Any = model, xs: Any = xs, columns: Any = columns) -> Any:
                 for d in columns:

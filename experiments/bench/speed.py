@@ -45,7 +45,7 @@ from experiments.bench.speed_cases import (
     stream,
 )
 from experiments.shared.experiment import Experiment, Progress, fresh_python
-from jboost.learners import Learner
+from jboost.core import Learner
 
 MODES = ("WU", "DR", "RU")
 FAMILIES = ("BSGD", "BNM")

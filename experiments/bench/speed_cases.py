@@ -16,7 +16,7 @@ import jboost as jb
 from experiments.bench import speed_native as native
 from experiments.bench import speed_report as report
 from experiments.shared.experiment import Progress
-from jboost.learners import Learner
+from jboost.core import Learner
 
 M, K, SEED = 20, 5, 4
 TARGET = 0.01  # σ_m²: about the MSE that can be reached on these streams, so that λ is mixed

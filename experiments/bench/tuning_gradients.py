@@ -13,8 +13,8 @@ import numpy as np
 
 import jboost as jb
 from experiments.shared.experiment import Progress, fresh_python
+from jboost import engine
 from jboost.boosting.booster import Boosted
-from jboost.engine import fold as engine
 from jboost.settings import leaves
 from jboost.tuning.hypergradient import hypergradient
 

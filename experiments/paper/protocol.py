@@ -19,7 +19,7 @@ from jax import Array
 import jboost as jb
 from jboost.boosting.booster import RLS_COMBINER, Boosted
 from jboost.combiners.mean import from_mean
-from jboost.learners import Learner
+from jboost.core import Learner
 
 SINGLE = ("SGD", "NM")
 BOOSTED = ("BSGD-WU", "BSGD-DR", "BSGD-RU", "BNM-WU", "BNM-DR", "BNM-RU")

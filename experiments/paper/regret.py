@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 import jboost as jb
-from jboost.learners import Learner
+from jboost.core import Learner
 from jboost.paper import theory
 
 RIDGE = 0.01

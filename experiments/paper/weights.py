@@ -21,7 +21,7 @@ from experiments.shared.errors import spread
 from experiments.shared.experiment import Experiment
 from experiments.shared.figures import dress, style
 from jboost import plots
-from jboost.learners import Learner
+from jboost.core import Learner
 
 SHOWN = (5, 10, 20)
 BLOCKS = 100

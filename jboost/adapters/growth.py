@@ -11,8 +11,7 @@ from jboost.boosting.booster import BoostedState
 from jboost.core import Key, Learner, State
 from jboost.core.learner import float_dtype
 from jboost.engine.kernel import quickly
-from jboost.transforms.pipelines import PipelineState
-from jboost.transforms.target import ScaledState
+from jboost.transforms.pipelines import PipelineState, ScaledState
 
 
 def carry_over(

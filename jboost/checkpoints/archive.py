@@ -44,8 +44,8 @@ _CENTRAL = struct.Struct("<4s6H3I5H2I")
 _END = struct.Struct("<4s4H2IH")
 _PLAIN = (20, 0, 0, 0, 33)  # zip 2.0, no flags, not compressed, midnight of 1 January 1980
 
+OTHER_FILE = "Give the path of a file that save wrote"
 _ADVICE = "Load an earlier copy, or start the run anew"
-_OTHER_FILE = "Give the path of a file that save wrote"
 
 
 class CheckpointError(ValueError):
@@ -71,7 +71,9 @@ def write(file: BinaryIO, header: Mapping[str, Any], arrays: Mapping[str, np.nda
 
 def read(path: PathLike) -> tuple[Header, Arrays]:
     """Read the header and the arrays of a file that :func:`write` wrote and nobody changed."""
-    with _open(path) as file:
+    with open(path, "rb", opener=_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise CheckpointError(f"is not a regular file. {OTHER_FILE}")
         raw, header = _read_header(file)
         table = _table(header)
         total = _file_size(len(raw), table)
@@ -95,16 +97,9 @@ def read(path: PathLike) -> tuple[Header, Arrays]:
     return header, arrays
 
 
-def _open(path: PathLike) -> io.BufferedReader:
-    no_wait = getattr(os, "O_NONBLOCK", 0)  # to open a pipe would wait until somebody writes to it
-    try:
-        file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | no_wait))  # noqa: SIM115
-    except IsADirectoryError:
-        raise CheckpointError(f"is a folder. {_OTHER_FILE}") from None
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise CheckpointError(f"is not a regular file. {_OTHER_FILE}")
-    return file
+def _without_waiting(name: str, flags: int) -> int:
+    """Open a file; a pipe would wait until somebody writes to it."""
+    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _read_header(file: BinaryIO) -> tuple[bytes, Header]:
@@ -113,7 +108,7 @@ def _read_header(file: BinaryIO) -> tuple[bytes, Header]:
         raise CheckpointError(f"is empty. {_ADVICE}")
     if start[:4] != b"PK\3\4" or start[_LOCAL.size :] != _FIRST:
         kind = "a zip or npz file of something else" if start[:2] == b"PK" else "something else"
-        kind += f", or has lost its beginning. {_OTHER_FILE}"
+        kind += f", or has lost its beginning. {OTHER_FILE}"
         raise CheckpointError(f"is no jboost checkpoint but {kind}")
     length = _LOCAL.unpack_from(start)[8]
     if length > LARGEST_HEADER:

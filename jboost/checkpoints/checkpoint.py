@@ -17,6 +17,7 @@ from jboost.checkpoints.archive import CheckpointError
 from jboost.checkpoints.atomic import PathLike, replacing
 from jboost.checkpoints.description import Store, describe, difference, rebuild, refuse_narrowing
 from jboost.core import Key, Learner, State, checks
+from jboost.core.learner import instance
 from jboost.core.template import mismatch, size_of, template
 
 
@@ -73,7 +74,7 @@ def save(
     >>> bool((again.learners[0].w == whole.learners[0].w).all())
     True
     """
-    checks.instance("model", model, Learner, checks.A_LEARNER)
+    instance("model", model)
     if key is not None:
         checks.key("key", key)
     if num_features is not None:
@@ -102,8 +103,8 @@ def load(path: PathLike, model: Learner | None = None) -> tuple[Learner, State, 
 
     Args:
       path: the file.
-      model: the model that was saved, if the file cannot hold all of it. It is checked to be the
-        same model. (To go on with other settings, load the state and run another model with it.)
+      model: the model that was saved, if the file cannot hold all of it; another is refused. (To
+        go on with other settings, load the state and run another model with it.)
 
     Raises:
       CheckpointError: the file is truncated, damaged, of a newer format, or no checkpoint at all.
@@ -159,6 +160,8 @@ def _refusing(path: PathLike) -> Iterator[None]:
         yield
     except CheckpointError as error:
         raise CheckpointError(f"{os.fspath(path)} {checks.printable(error)}") from error.__cause__
+    except IsADirectoryError:
+        raise CheckpointError(f"{os.fspath(path)} is a folder. {archive.OTHER_FILE}") from None
     except OSError:
         raise
     except Exception as error:  # the checksum is right: a forged file, or an error of a learner

@@ -12,8 +12,8 @@ from jboost.core import DType, Key, Learner, Sample, State, checks, model
 from jboost.core.learner import instance
 from jboost.core.numerics import known, real
 from jboost.learners.newton import Newton
+from jboost.transforms.pipelines import ScaledState
 from jboost.transforms.scale import Scale, Units
-from jboost.transforms.target import ScaledState
 
 
 class RefinedState(NamedTuple):

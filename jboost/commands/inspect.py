@@ -7,9 +7,9 @@ import math
 from typing import Any
 
 from jboost.checkpoints import archive, checkpoint
-from jboost.commands.options import reading_checkpoint
+from jboost.commands.options import refusing
 from jboost.commands.outcome import coverage_text
-from jboost.commands.terminal import DONE, CommandError, Subcommands, help_texts
+from jboost.commands.terminal import DONE, FAILED, CommandError, Subcommands, explaining, subcommand
 from jboost.core import checks
 from jboost.files.columns import Columns, DataError
 from jboost.reports.accounts import Bands
@@ -19,7 +19,6 @@ Show what a checkpoint holds: the model and its settings, how many rows it has
 seen and how well it did, the columns it learned from, and the arrays of its
 state. The file is checked, and nothing in it is executed.
 """
-
 EPILOG = """\
 examples:
   jboost inspect trips.run
@@ -29,44 +28,40 @@ examples:
 
 def add(commands: Subcommands) -> None:
     """Add the subcommand to the parser."""
-    inspect = commands.add_parser(
-        "inspect", help="what a checkpoint holds", **help_texts(DESCRIPTION, EPILOG)
-    )
-    inspect.add_argument("checkpoint", metavar="CHECKPOINT", help="a file of --checkpoint or save")
-    inspect.add_argument("--json", action="store_true", help="all of it, as JSON")
-    inspect.set_defaults(run=run)
+    parser = subcommand(commands, run, "inspect", "what a checkpoint holds", DESCRIPTION, EPILOG)
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a file of --checkpoint or save")
+    parser.add_argument("--json", action="store_true", help="all of it, as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print what the file holds."""
-    with reading_checkpoint(args.checkpoint):
+    with explaining(f"{args.checkpoint} cannot be read"), refusing(FAILED):
         header = checkpoint.inspect(args.checkpoint)
     if args.json:
         print(json.dumps(header, indent=2))
         return DONE
     try:
-        text = _text(header)
+        texts = _texts(header)
     except (KeyError, TypeError, ValueError, RecursionError):
         raise CommandError(f"{args.checkpoint} holds what save does not write") from None
-    for line in text.split("\n"):
-        print(checks.printable(line))
+    for name, text in texts.items():
+        for line in f"{name:<11} {text}".split("\n"):
+            print(checks.printable(line))
     return DONE
 
 
-def _text(header: dict[str, Any]) -> str:
-    size = sum(
-        math.prod(shape) * archive.DTYPES[dtype].itemsize for _, dtype, shape in header["arrays"]
-    )
-    rows = "unknown" if header["position"] is None else f"{header['position']:,}"
-    lines = [
-        f"written by  jboost {header['library']}, jax {header['jax']}",
-        f"rows seen   {rows}",
-        *(f"{name:<11} {value}" for name, value in _run_texts(header["extra"]).items()),
-        f"inputs      {header['num_features']} columns, {header['dtype']}",
-        f"arrays      {len(header['arrays'])}, {size:,} bytes",
-        f"model       {_model_text(header['model'], 12)}",
-    ]
-    return "\n".join(lines)
+def _texts(header: dict[str, Any]) -> dict[str, str]:
+    """What the header of a checkpoint says, by what it is about."""
+    arrays = header["arrays"]
+    size = sum(math.prod(shape) * archive.DTYPES[dtype].itemsize for _, dtype, shape in arrays)
+    return {
+        "written by": f"jboost {header['library']}, jax {header['jax']}",
+        "rows seen": "unknown" if header["position"] is None else f"{header['position']:,}",
+        **_run_texts(header["extra"]),
+        "inputs": f"{header['num_features']} columns, {header['dtype']}",
+        "arrays": f"{len(arrays)}, {size:,} bytes",
+        "model": _model_text(header["model"], 12),
+    }
 
 
 def _run_texts(extra: object) -> dict[str, str]:

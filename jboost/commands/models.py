@@ -4,14 +4,13 @@ import argparse
 
 from jboost import catalogue
 from jboost.commands.options import known_model
-from jboost.commands.terminal import DONE, Subcommands, help_texts
+from jboost.commands.terminal import DONE, Subcommands, subcommand
 
 DESCRIPTION = """\
 List the models that --model takes, with their settings, the range of each and
 its default. A model sees inputs and target standardised by the past, missing
 inputs filled in, and a bias, so that the defaults suit a file of any units.
 """
-
 EPILOG = """\
 examples:
   jboost models
@@ -21,11 +20,9 @@ examples:
 
 def add(commands: Subcommands) -> None:
     """Add the subcommand to the parser."""
-    models = commands.add_parser(
-        "models", help="the models by name, with their settings", **help_texts(DESCRIPTION, EPILOG)
-    )
-    models.add_argument("name", nargs="?", metavar="NAME", help="only this model")
-    models.set_defaults(run=run)
+    text = "the models by name, with their settings"
+    parser = subcommand(commands, run, "models", text, DESCRIPTION, EPILOG)
+    parser.add_argument("name", nargs="?", metavar="NAME", help="only this model")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,15 +11,8 @@ from typing import Any
 import jax
 
 from jboost import catalogue
-from jboost.checkpoints.checkpoint import CheckpointError
-from jboost.commands.terminal import (
-    BAD_DATA,
-    WRONG_USAGE,
-    CommandError,
-    explaining,
-    name_and_value,
-    whole_number,
-)
+from jboost.commands import terminal
+from jboost.commands.terminal import WRONG_USAGE, CommandError, name_and_value, option, whole_number
 from jboost.core import Learner
 from jboost.core.template import template
 from jboost.files import sources
@@ -31,61 +24,32 @@ POLICIES = {"impute": "keep", "skip": "skip", "raise": "raise"}  # --missing, as
 def add_data(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what the columns of the file are."""
     parser.add_argument("file", metavar="FILE", help="CSV or Parquet; - is standard input")
-    parser.add_argument("--target", metavar="COL", help="the column to predict")
+    option(parser, "--target", "COL", "the column to predict")
     data = parser.add_argument_group("the data")
-    data.add_argument(
-        "--drop", action="append", default=[], metavar="COL", help="leave a column out; repeatable"
-    )
-    data.add_argument(
-        "--category",
-        action="append",
-        default=[],
-        metavar="COL",
-        help="a column of numbers that are codes; text columns are categories by themselves",
-    )
-    data.add_argument(
-        "--ordinal",
-        action="append",
-        default=[],
-        type=name_and_value,
-        metavar="COL=LOW,…,HIGH",
-        help="the values of a text column that has an order",
-    )
-    data.add_argument(
-        "--buckets",
-        type=whole_number(2),
-        metavar="N",
-        help="how many columns a category is hashed to (default: 16)",
-    )
-    data.add_argument(
-        "--missing",
-        choices=[*POLICIES],
-        help="missing inputs: fill in from the past (impute, the default), learn nothing from "
-        "such a row (skip), or stop there (raise)",
-    )
-    data.add_argument("--delimiter", metavar="C", help="between fields (default: a comma)")
-    data.add_argument("--decimal", metavar="C", help="before decimals (default: a point)")
-    data.add_argument("--encoding", metavar="NAME", help="of the text (default: utf-8)")
-    data.add_argument(
-        "--no-header", action="store_true", help="the first line has no names; call columns 1, 2, …"
-    )
+    option(data, "--drop", "COL", "leave a column out; repeatable", **terminal.REPEATABLE)
+    text = "a column of numbers that are codes; text columns are categories by themselves"
+    option(data, "--category", "COL", text, **terminal.REPEATABLE)
+    text = "the values of a text column that has an order"
+    option(data, "--ordinal", "COL=LOW,…,HIGH", text, name_and_value, **terminal.REPEATABLE)
+    text = "how many columns a category is hashed to (default: 16)"
+    option(data, "--buckets", "N", text, whole_number(2))
+    text = "missing inputs: fill in from the past (impute, the default), learn nothing from such a "
+    text += "row (skip), or stop there (raise)"
+    data.add_argument("--missing", choices=[*POLICIES], help=text)
+    option(data, "--delimiter", "C", "between fields (default: a comma)")
+    option(data, "--decimal", "C", "before decimals (default: a point)")
+    option(data, "--encoding", "NAME", "of the text (default: utf-8)")
+    text = "the first line has no names; call columns 1, 2, …"
+    data.add_argument("--no-header", action="store_true", help=text)
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose the model."""
     model = parser.add_argument_group("the model")
-    model.add_argument("--model", metavar="NAME", help="one of `jboost models` (default: auto)")
-    model.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        type=name_and_value,
-        metavar="NAME=VALUE",
-        help="a setting of the model; repeatable",
-    )
-    model.add_argument(
-        "--seed", type=whole_number(0, 2**32 - 1), metavar="N", help="of random draws (default: 0)"
-    )
+    option(model, "--model", "NAME", "one of `jboost models` (default: auto)")
+    text = "a setting of the model; repeatable"
+    option(model, "--set", "NAME=VALUE", text, name_and_value, **terminal.REPEATABLE)
+    option(model, "--seed", "N", "of random draws (default: 0)", whole_number(0, 2**32 - 1))
 
 
 def known_model(name: str | None) -> str:
@@ -112,25 +76,17 @@ def source_of(
     if columns is not None and args.target not in (None, columns.target):
         before = f"the run to go on with predicts {columns.target!r}"
         raise CommandError(f"{before}, and --target is {args.target!r}", WRONG_USAGE)
-    chosen: dict[str, Any] = {"columns": columns}
+    names = ("delimiter", "decimal", "encoding")
     if columns is None:
-        chosen = {
-            "target": args.target,
-            "drop": args.drop,
-            "category": args.category,
-            "ordinal": {name: values.split(",") for name, values in args.ordinal},
-        }
-        chosen |= {"buckets": args.buckets} if args.buckets else {}
-    text = {
-        "delimiter": args.delimiter,
-        "decimal": args.decimal,
-        "encoding": args.encoding,
-        "header": False if args.no_header else None,
-    }
-    text = {name: value for name, value in text.items() if value is not None}
+        names += ("target", "drop", "category", "buckets")
+    chosen = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    if columns is None:
+        chosen["ordinal"] = {name: values.split(",") for name, values in args.ordinal}
+    if args.no_header:
+        chosen["header"] = False
     policy = POLICIES[missing or args.missing or "impute"]
     with reading(args.file):
-        return sources.read(args.file, **chosen, missing=policy, **text)
+        return sources.read(args.file, columns=columns, missing=policy, **chosen)
 
 
 def refuse_input_as_output(file: str, *outputs: Path | str | None) -> None:
@@ -156,33 +112,22 @@ def refuse_huge(model: Learner, width: int) -> None:
 
 
 @contextmanager
-def refusing() -> Iterator[None]:
-    """Turn what the library says of a wrong argument into wrong usage of the command."""
+def refusing(status: int = WRONG_USAGE) -> Iterator[None]:
+    """Turn what the library says of an argument or a file into an error of the command."""
     try:
         yield
     except (TypeError, ValueError) as error:
-        raise CommandError(str(error), WRONG_USAGE) from None
+        is_data = isinstance(error, DataError)
+        raise CommandError(str(error), terminal.BAD_DATA if is_data else status) from None
 
 
 @contextmanager
 def reading(file: str) -> Iterator[None]:
     """Turn what is wrong with the data into one sentence, with the exit status for bad data."""
     try:
-        yield
-    except DataError as error:
-        raise CommandError(str(error), BAD_DATA) from None
+        with refusing():
+            yield
     except OSError as error:
         name = error.filename if error.filename is not None else file
-        raise CommandError(f"{name} cannot be read: {error.strerror or error}", BAD_DATA) from None
-    except ValueError as error:
-        raise CommandError(str(error), WRONG_USAGE) from None
-
-
-@contextmanager
-def reading_checkpoint(path: Path | str) -> Iterator[None]:
-    """Turn what is wrong with a checkpoint into one sentence."""
-    try:
-        with explaining(f"{path} cannot be read"):
-            yield
-    except CheckpointError as error:
-        raise CommandError(str(error)) from None
+        text = f"{name} cannot be read: {error.strerror or error}"
+        raise CommandError(text, terminal.BAD_DATA) from None

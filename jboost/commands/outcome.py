@@ -33,41 +33,29 @@ LEGEND = (
     "part in what the prediction has in common with the answers. Means of rows looked at now and "
     "then."
 )
-MISSING_TEXTS = {
-    "impute": "filled in from the past",
-    "skip": "rows with missing inputs are not learned",
-    "raise": "none are allowed",
+MISSING_TEXTS = {  # what becomes of missing inputs, and what rows lack that are not scored
+    "impute": ("filled in from the past", "without an answer"),
+    "skip": ("rows with missing inputs are not learned", "without an answer or an input"),
+    "raise": ("none are allowed", "without an answer"),
 }
 
 
 @dataclass
 class Outcome:
-    """A run as far as it has come.
+    """A run as far as it has come."""
 
-    file: the file of the data, as the user named it; ``-`` is standard input.
-    name: the name of the model in the catalogue.
-    model: the model.
-    columns: the columns of the file.
-    missing: what becomes of missing inputs, a value of ``--missing``.
-    tally: the account of the errors.
-    bands: the account of the intervals; None if the model has none.
-    learners: the account of the learners; None unless they are watched.
-    rows: how many rows of the stream were learned and handled.
-    skipped: how many of them nothing was learned from.
-    unused: the inputs without a usable number so far; empty for a run that was resumed.
-    """
-
-    file: str
-    name: str
+    file: str  # the file of the data, as the user named it; ``-`` is standard input
+    name: str  # the name of the model in the catalogue
     model: Learner
-    columns: Columns
-    missing: str
+    columns: Columns  # of the file
+    missing: str  # what becomes of missing inputs, a value of ``--missing``
     tally: Tally
-    bands: Bands | None = None
-    learners: Learners | None = None
-    rows: int = 0
-    skipped: int = 0
-    unused: list[int] = field(default_factory=list)
+    bands: Bands | None = None  # None if the model has no intervals
+    learners: Learners | None = None  # None unless the learners are watched
+    saved: dict[str, Any] = field(default_factory=dict)  # what the checkpoint held of all this
+    rows: int = 0  # how many rows of the stream were learned and handled
+    skipped: int = 0  # how many of them nothing was learned from
+    unused: list[int] = field(default_factory=list)  # inputs without a usable number so far
     _rows_before: int = 0  # learned by an earlier run
     _began: float = 0.0
 
@@ -76,7 +64,7 @@ class Outcome:
         if watch.intervals:
             self.bands = self.bands or Bands(float(self.model.coverage))  # type: ignore[attr-defined]
         if not watch.learners:
-            self.learners = None
+            self.learners = None  # what an earlier run has counted would lack the rows of this run
         elif self.learners is None:
             self.learners = Learners(watch.learners, start=position)
         self.rows = self._rows_before = position
@@ -96,22 +84,22 @@ class Outcome:
             if account is not None:
                 account.add(block)
 
-    @property
-    def description(self) -> dict[str, Any]:
-        """What the run is, for a checkpoint."""
-        columns = self.columns.as_dict()
-        return {"columns": columns, "missing": self.missing, "name": self.name, "file": self.file}
-
-    @property
-    def accounts(self) -> dict[str, Any]:
-        """The accounts, for a checkpoint."""
+    def as_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
         accounts = {"tally": self.tally, "bands": self.bands, "learners": self.learners}
-        return {name: account and account.as_dict() for name, account in accounts.items()}
+        saved = {name: account and account.as_dict() for name, account in accounts.items()}
+        saved |= {"missing": self.missing, "name": self.name, "file": self.file}
+        return saved | {"columns": self.columns.as_dict()}
 
     @property
     def rate(self) -> float:
         """Rows a second."""
         return (self.rows - self._rows_before) / max(time.perf_counter() - self._began, 1e-9)
+
+    @property
+    def learner_names(self) -> list[str] | None:
+        """What the learners are called, where they are of different kinds."""
+        return [*experts()] if self.name == "auto" else None
 
     @property
     def title(self) -> str:
@@ -121,10 +109,8 @@ class Outcome:
 
 def live_line(done: Outcome) -> str:
     """How far a run is."""
-    text = (
-        f"{done.rows:,} rows, {done.rate:,.0f} rows/s, MSE {done.tally.mse[done.name]:.4g}, "
-        f"lately {done.tally.lately:.4g}"
-    )
+    text = f"{done.rows:,} rows, {done.rate:,.0f} rows/s, MSE {done.tally.mse[done.name]:.4g}"
+    text += f", lately {done.tally.lately:.4g}"
     if done.bands is not None:
         text += f", inside {done.bands.covered:.1%}, lately {done.bands.lately:.1%}"
     return text
@@ -178,51 +164,29 @@ def _table(done: Outcome) -> list[list[str]]:
 
 def _summary(done: Outcome) -> str:
     """How many rows there were, and of what use, in words."""
-    unscored = done.rows - done.tally.scored
-    texts = [f"{done.rows:,} rows"]
+    text, unscored = f"{done.rows:,} rows", done.rows - done.tally.scored
     if done.skipped:
-        texts.append(f"{done.skipped:,} of them nothing was learned from")
+        text += f", {done.skipped:,} of them nothing was learned from"
     if unscored:
-        texts.append(f"{unscored:,} {_why_unscored(done)}")
+        text += f", {unscored:,} {MISSING_TEXTS[done.missing][1]}"
     if done.unused:
         names = ", ".join(repr(done.columns.names[i]) for i in done.unused)
-        texts.append(f"no number that can be used (below 1e15) in {names:.200}")
-    return ", ".join(texts)
-
-
-def _why_unscored(done: Outcome) -> str:
-    """Why rows were not scored."""
-    return "without an answer" if done.missing != "skip" else "without an answer or an input"
+        text += f", no number that can be used (below 1e15) in {names:.200}"
+    return text
 
 
 def _drawings(done: Outcome) -> dict[str, tuple[str, Callable[..., pictures.TwoAxes]]]:
     """What there is to draw: by heading, a description and the function that draws it."""
-    drawings: dict[str, tuple[str, Callable[..., pictures.TwoAxes]]] = {
-        "Over time": (
-            "mean squared error over time, so far and of each span",
-            partial(pictures.error_over_time, done.tally.curves()),
-        )
-    }
+    text = "mean squared error over time, so far and of each span"
+    draw: Callable[..., pictures.TwoAxes] = partial(pictures.error_over_time, done.tally.curves())
+    drawings = {"Over time": (text, draw)}
     if done.bands is not None:
         text = "the last predictions with their intervals, and the part of the answers inside"
         drawings["Intervals"] = text, partial(pictures.intervals_over_time, done.bands)
     if done.learners is not None:
-        draw = partial(pictures.learners_of, done.learners, names=_learner_names(done))
+        draw = partial(pictures.learners_of, done.learners, names=done.learner_names)
         drawings["Learners"] = "what each learner did over time", draw
     return drawings
-
-
-def _learner_names(done: Outcome) -> list[str] | None:
-    """What the learners are called, where they are of different kinds."""
-    return [*experts()] if done.name == "auto" else None
-
-
-def _learner_table(learners: Learners, names: list[str] | None) -> str:
-    rows = [
-        [names[int(number) - 1] if names else f"{number:.0f}", *(f"{mean:.3f}" for mean in means)]
-        for number, *means in learners.table
-    ]
-    return page.table(["learner", "mean λ", "mean z", "share"], rows)
 
 
 def _write_picture(done: Outcome, path: Path) -> None:
@@ -244,16 +208,20 @@ def _write_page(done: Outcome, path: Path) -> None:
     if done.bands is not None:
         drawn["Intervals"] = page.text(coverage_text(done.bands)) + drawn["Intervals"]
     if done.learners is not None:
-        table = _learner_table(done.learners, _learner_names(done))
-        drawn["Learners"] += page.text(LEGEND) + table
+        names, head = done.learner_names, ["learner", "mean λ", "mean z", "share"]
+        rows = [
+            [names[int(number) - 1] if names else f"{number:.0f}", *map("{:.3f}".format, means)]
+            for number, *means in done.learners.table
+        ]
+        drawn["Learners"] += page.text(LEGEND) + page.table(head, rows)
     data = {
         "file": done.file,
         "target": done.columns.target,
         "inputs": ", ".join(map(str, done.columns.inputs)),
         "rows": f"{done.rows:,}",
         "nothing learned from": f"{done.skipped:,}",
-        _why_unscored(done): f"{done.rows - done.tally.scored:,}",
-        "missing inputs": MISSING_TEXTS[done.missing],
+        MISSING_TEXTS[done.missing][1]: f"{done.rows - done.tally.scored:,}",
+        "missing inputs": MISSING_TEXTS[done.missing][0],
     }
     sections = [
         ("Errors", page.text(_summary(done)) + page.table(HEAD, _table(done)) + page.text(NOTE)),

@@ -8,31 +8,15 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from jboost import catalogue
 from jboost.checkpoints import checkpoint
-from jboost.commands import options, outcome
+from jboost.commands import options, outcome, terminal
 from jboost.commands.outcome import Outcome
-from jboost.commands.terminal import (
-    BAD_DATA,
-    EXIT_STATUS,
-    INTERRUPTED,
-    WRONG_USAGE,
-    CommandError,
-    Subcommands,
-    explaining,
-    fraction,
-    help_texts,
-    new_file,
-    new_output,
-    new_page,
-    new_picture,
-    whole_number,
-)
+from jboost.commands.terminal import FAILED, WRONG_USAGE, CommandError, explaining, option
 from jboost.core import Learner, checks
 from jboost.core.progress import Progress
 from jboost.files.columns import Columns
@@ -47,7 +31,6 @@ Prints how far it is (rows, rows a second, mean squared error so far and
 lately) and, at the end, the errors beside those of the running mean and of the
 last value. Memory stays constant whatever the size of the file.
 """
-
 EPILOG = f"""\
 With --checkpoint the run can be interrupted at any time, and goes on with
 --resume as if it had not been, to the last bit of state and predictions.
@@ -55,7 +38,7 @@ Standard input goes on where it is: with - and --resume the rows that come are
 taken to be the next ones. Predictions are CSV: row,target,prediction, and with
 --intervals lower,upper.
 
-{EXIT_STATUS}
+{terminal.EXIT_STATUS}
 examples:
   jboost run houses.csv --target price
   jboost run houses.csv --target price --intervals 0.9 --report houses.html
@@ -65,59 +48,24 @@ examples:
 """
 
 
-class Resumed(NamedTuple):
-    """The run that a checkpoint holds.
-
-    outcome: the run, and its accounts.
-    extra: all that the command has kept beside the state, to compare with later.
-    predictions: how many bytes of the file of predictions belong to the run; None without a file.
-    """
-
-    outcome: Outcome
-    extra: dict[str, Any]
-    predictions: int | None
-
-
-def add(commands: Subcommands) -> None:
+def add(commands: terminal.Subcommands) -> None:
     """Add the subcommand to the parser."""
-    parser = commands.add_parser(
-        "run",
-        help="learn a CSV or Parquet file, or a pipe, row by row",
-        **help_texts(DESCRIPTION, EPILOG),
-    )
+    text = "learn a CSV or Parquet file, or a pipe, row by row"
+    parser = terminal.subcommand(commands, run, "run", text, DESCRIPTION, EPILOG)
     options.add_data(parser)
     options.add_model(parser)
-    parser.add_argument(
-        "--intervals",
-        type=fraction,
-        metavar="P",
-        help="also say between which bounds a part P of the answers lies, such as 0.9",
-    )
+    text = "also say between which bounds a part P of the answers lies, such as 0.9"
+    option(parser, "--intervals", "P", text, terminal.fraction)
     keep = parser.add_argument_group("what is kept")
-    keep.add_argument(
-        "--checkpoint", type=new_file, metavar="PATH", help="keep the run in this file"
-    )
+    option(keep, "--checkpoint", "PATH", "keep the run in this file", terminal.new_file)
     keep.add_argument("--resume", action="store_true", help="go on from the checkpoint")
-    keep.add_argument(
-        "--every",
-        type=whole_number(1),
-        metavar="N",
-        help="blocks between checkpoints: of a few megabytes of a file, or of the lines that came "
-        "together (default: 16, and 1024 for standard input)",
-    )
-    keep.add_argument(
-        "--predictions", type=new_output, metavar="OUT", help="write predictions; - for a pipe"
-    )
-    keep.add_argument(
-        "--plot",
-        type=new_picture,
-        metavar="OUT.png",
-        help="the error over time, the intervals, and what the learners of a booster did",
-    )
-    keep.add_argument(
-        "--report", type=new_page, metavar="OUT.html", help="a page with all there is to say"
-    )
-    parser.set_defaults(run=run)
+    text = "blocks between checkpoints: of a few megabytes of a file, or of the lines that came "
+    text += "together (default: 16, and 1024 for standard input)"
+    option(keep, "--every", "N", text, terminal.whole_number(1))
+    option(keep, "--predictions", "OUT", "write predictions; - for a pipe", terminal.new_output)
+    text = "the error over time, the intervals, and what the learners of a booster did"
+    option(keep, "--plot", "OUT.png", text, terminal.new_picture)
+    option(keep, "--report", "OUT.html", "a page with all there is to say", terminal.new_page)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -129,21 +77,19 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(f"{args.checkpoint} exists already; {advice}", WRONG_USAGE)
     outputs = (args.checkpoint, args.predictions, args.plot, args.report)
     options.refuse_input_as_output(args.file, *outputs)
-    resumed = _read_checkpoint(args) if args.resume else None
-    done, source = _outcome(args, resumed)
+    done, source = _outcome(args, _read_checkpoint(args) if args.resume else None)
     options.refuse_huge(done.model, done.columns.width)
     try:
-        _learn(args, source, resumed, done)
+        _learn(args, source, done)
     except KeyboardInterrupt as error:
         if done.rows:
             outcome.show(done, on_stderr=args.predictions == "-")
         command = shlex.join(["jboost", *(word for word in args.argv if word != "--resume")])
-        advice = "the run was not kept; --checkpoint PATH would keep it"
-        if args.checkpoint:
-            advice = f"go on with: {command} --resume"
+        lost = "the run was not kept; --checkpoint PATH would keep it"
+        advice = f"go on with: {command} --resume" if args.checkpoint else lost
         text = "; ".join([f"interrupted after {done.rows:,} rows", *_notes(error), advice])
         print(f"jboost: {text}", file=sys.stderr)
-        return INTERRUPTED
+        return terminal.INTERRUPTED
     except BrokenPipeError as error:
         for note in _notes(error):
             print(f"jboost: the reader of the output left; {note}", file=sys.stderr)
@@ -151,45 +97,44 @@ def run(args: argparse.Namespace) -> int:
     except (CommandError, MemoryError, OSError) as error:
         raise _as_command_error(error, args.file) from None
     if not done.rows:
-        raise CommandError(f"{args.file} has no rows", BAD_DATA)
+        raise CommandError(f"{args.file} has no rows", terminal.BAD_DATA)
     outcome.show(done, on_stderr=args.predictions == "-")
     return outcome.write(done, args.plot, args.report)
 
 
-def _read_checkpoint(args: argparse.Namespace) -> Resumed | None:
+def _read_checkpoint(args: argparse.Namespace) -> Outcome | None:
     """The run that the checkpoint holds, where there is one."""
     if not os.path.exists(args.checkpoint):
         text = f"there is no {args.checkpoint} yet: the run begins with the first row"
         print(f"jboost: {text}", file=sys.stderr)
         return None
     try:
-        with options.reading_checkpoint(args.checkpoint):
-            saved = checkpoint.read(args.checkpoint)
-        extra = saved.extra["caller"]
-        bands, learners, length = extra["bands"], extra["learners"], extra["predictions"]
-        done = Outcome(
+        with explaining(f"{args.checkpoint} cannot be read"), options.refusing(FAILED):
+            content = checkpoint.read(args.checkpoint)
+        saved = content.extra["caller"]
+        checks.whole("predictions", saved["predictions"] or 0, at_least=0)
+        return Outcome(
             args.file,
-            catalogue.check_name(extra["name"]),
-            saved.model,
-            Columns.from_dict(extra["columns"]),
-            checks.choice("missing", extra["missing"], (*options.POLICIES,)),
-            Tally.from_dict(extra["tally"]),
-            Bands.from_dict(bands) if bands else None,
-            Learners.from_dict(learners) if learners else None,
+            catalogue.check_name(saved["name"]),
+            content.model,
+            Columns.from_dict(saved["columns"]),
+            checks.choice("missing", saved["missing"], (*options.POLICIES,)),
+            Tally.from_dict(saved["tally"]),
+            Bands.from_dict(saved["bands"]) if saved["bands"] else None,
+            Learners.from_dict(saved["learners"]) if saved["learners"] else None,
+            saved,
         )
-        return Resumed(done, extra, None if length is None else int(length))
     except (KeyError, TypeError, ValueError, OverflowError):
         raise CommandError(f"{args.checkpoint} was not written by jboost run") from None
 
 
-def _outcome(args: argparse.Namespace, resumed: Resumed | None) -> tuple[Outcome, Source]:
-    """The run that is asked for, before its next row, and its source."""
-    if resumed is None:
+def _outcome(args: argparse.Namespace, done: Outcome | None) -> tuple[Outcome, Source]:
+    """The run that is asked for, before its next row, and its source; ``done`` is its past."""
+    if done is None:
         missing = args.missing or "impute"
         name, model = _model(args, missing, args.intervals)
         source = options.source_of(args, None, missing)
         return Outcome(args.file, name, model, source.columns, missing, Tally(name)), source
-    done = resumed.outcome
     coverage = done.bands.coverage if done.bands else None
     if args.intervals not in (None, coverage):
         before = f"intervals of {coverage:g}" if coverage else "no intervals"
@@ -209,19 +154,16 @@ def _model(args: argparse.Namespace, missing: str, intervals: float | None) -> t
         return name, catalogue.resolve(model, intervals=intervals)
 
 
-def _learn(
-    args: argparse.Namespace, source: Source, resumed: Resumed | None, done: Outcome
-) -> None:
+def _learn(args: argparse.Namespace, source: Source, done: Outcome) -> None:
     """Go through the stream, write predictions, and keep the outcome up to date."""
     watch = Watch.for_model(done.model, learners=bool(args.plot or args.report))
     with contextlib.ExitStack() as stack:
         progress = stack.enter_context(Progress())
-        stream = stack.enter_context(_stream(args, source, resumed, done, watch))
+        stream = stack.enter_context(_stream(args, source, done, watch))
         # Another process may have written the file between our reading it and our claiming it.
-        if stream.extra != (resumed.extra if resumed else {}):
+        if stream.extra != done.saved:
             raise CommandError(f"{args.checkpoint} was written by another process; start again")
-        out = stack.enter_context(_predictions(args, resumed, stream.position, watch.intervals))
-        stream.extra |= done.description
+        out = stack.enter_context(_predictions(args, done, stream.position, watch.intervals))
         done.begin(stream.position, watch)
         for block in stream:
             done.add(block)
@@ -232,20 +174,14 @@ def _learn(
                     if args.checkpoint is not None:
                         out.sync()
             if args.checkpoint is not None:
-                stream.extra |= done.accounts
-                stream.extra["predictions"] = out.length if out is not None else None
+                length = out.length if out is not None else None
+                stream.extra |= done.as_dict() | {"predictions": length}
             done.rows, done.skipped = stream.position, stream.skipped
             if progress.due:
                 progress.say(outcome.live_line(done))
 
 
-def _stream(
-    args: argparse.Namespace,
-    source: Source,
-    resumed: Resumed | None,
-    done: Outcome,
-    watch: Watch,
-) -> StreamRun:
+def _stream(args: argparse.Namespace, source: Source, done: Outcome, watch: Watch) -> StreamRun:
     """The run over the source."""
 
     def blocks(position: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -255,8 +191,8 @@ def _stream(
                 yield x, d
                 position += len(d)
 
-    new_key = done.model.needs_key and (args.seed is not None or resumed is None)
-    try:
+    new_key = done.model.needs_key and (args.seed is not None or not done.saved)
+    with options.refusing(FAILED):  # a checkpoint of another model, or of another key
         return run_stream(
             done.model,
             blocks,
@@ -267,24 +203,19 @@ def _stream(
             resume=args.resume,
             ahead=0 if source.live else 1,
         )
-    except ValueError as error:  # a checkpoint of another model, or of another key
-        raise CommandError(str(error)) from None
 
 
 def _predictions(
-    args: argparse.Namespace, resumed: Resumed | None, position: int, intervals: bool
+    args: argparse.Namespace, done: Outcome, position: int, intervals: bool
 ) -> AbstractContextManager[Predictions | None]:
     """The file of predictions; rows after those of the checkpoint are cut off and made again."""
     if args.predictions is None:
         return contextlib.nullcontext()
-    length = resumed.predictions if resumed else None
+    length = done.saved.get("predictions")
     if args.predictions == "-":
         length = 1 if position else None  # anything but None: the header was written before
-    try:
-        with _writing(args.predictions):
-            return Predictions(args.predictions, length, position, intervals=intervals)
-    except ValueError as error:
-        raise CommandError(str(error)) from None
+    with _writing(args.predictions), options.refusing(FAILED):
+        return Predictions(args.predictions, length, position, intervals=intervals)
 
 
 def _writing(path: os.PathLike[str] | str) -> AbstractContextManager[None]:

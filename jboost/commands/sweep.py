@@ -11,19 +11,8 @@ import numpy as np
 
 from jboost import catalogue, plots
 from jboost.checkpoints.atomic import replacing
-from jboost.commands import options
-from jboost.commands.terminal import (
-    BAD_DATA,
-    DONE,
-    CommandError,
-    Subcommands,
-    explaining,
-    help_texts,
-    name_and_value,
-    new_file,
-    new_picture,
-    whole_number,
-)
+from jboost.commands import options, terminal
+from jboost.commands.terminal import CommandError, option
 from jboost.core import Learner
 from jboost.sweeps.results import Table
 from jboost.sweeps.sweep import sweep
@@ -33,7 +22,6 @@ Run a model at every point of a grid of settings over one file, each point as
 `jboost run` would, all of them at once. Prints the mean squared errors and the
 best point. The file must fit into memory.
 """
-
 EPILOG = """\
 examples:
   jboost sweep houses.csv --target price --model bnm_wu \\
@@ -43,33 +31,19 @@ examples:
 """
 
 
-def add(commands: Subcommands) -> None:
+def add(commands: terminal.Subcommands) -> None:
     """Add the subcommand to the parser."""
-    parser = commands.add_parser(
-        "sweep",
-        help="a model at every point of a grid, on a file",
-        **help_texts(DESCRIPTION, EPILOG),
-    )
+    text = "a model at every point of a grid, on a file"
+    parser = terminal.subcommand(commands, run, "sweep", text, DESCRIPTION, EPILOG)
     options.add_data(parser)
     options.add_model(parser)
-    parser.add_argument(
-        "--grid",
-        action="append",
-        required=True,
-        type=name_and_value,
-        metavar="NAME=V1,V2,…",
-        help="values of a setting; with several of these, all combinations",
-    )
-    parser.add_argument(
-        "--keys",
-        type=whole_number(1),
-        default=1,
-        metavar="N",
-        help="how often a model that draws at random is run at each point (default: 1)",
-    )
-    parser.add_argument("--table", type=new_file, metavar="OUT.csv", help="write all results")
-    parser.add_argument("--plot", type=new_picture, metavar="OUT.png", help="lines or a heat map")
-    parser.set_defaults(run=run)
+    text = "values of a setting; with several of these, all combinations"
+    values = {"action": "append", "required": True}
+    option(parser, "--grid", "NAME=V1,V2,…", text, terminal.name_and_value, **values)
+    text = "how often a model that draws at random is run at each point (default: 1)"
+    option(parser, "--keys", "N", text, terminal.whole_number(1), default=1)
+    option(parser, "--table", "OUT.csv", "write all results", terminal.new_file)
+    option(parser, "--plot", "OUT.png", "lines or a heat map", terminal.new_picture)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -82,13 +56,12 @@ def run(args: argparse.Namespace) -> int:
         blocks = list(source)
     xs, ds = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
     if not np.isfinite(ds).any():
-        raise CommandError(f"{args.file} has no row with an answer", BAD_DATA)
+        raise CommandError(f"{args.file} has no row with an answer", terminal.BAD_DATA)
     grid = {setting: values.split(",") for setting, values in args.grid}
     keys = jax.random.split(jax.random.key(args.seed or 0), args.keys)
 
     def make(**point: Any) -> Learner:
-        impute = args.missing in (None, "impute")
-        return catalogue.named(name, fixed | point, impute=impute)
+        return catalogue.named(name, fixed | point, impute=args.missing in (None, "impute"))
 
     with options.refusing():
         draws = make(**{setting: values[0] for setting, values in grid.items()}).needs_key
@@ -96,11 +69,13 @@ def run(args: argparse.Namespace) -> int:
     print(f"{len(ds):,} rows of {args.file}\n\n{table}\n")
     best = " ".join(f"--set {setting}={value}" for setting, value in table.best().items())
     print(f"best: {best} (MSE {np.nanmin(table.mean()):.6g})")
-    for path, write in ((args.table, _write_table), (args.plot, _write_picture)):
-        if path is not None:
-            with explaining(f"{path} could not be written"):
-                write(table, path)
-    return DONE
+    with terminal.explaining(f"{args.table} could not be written"):
+        if args.table is not None:
+            _write_table(table, args.table)
+    with terminal.explaining(f"{args.plot} could not be written"):
+        if args.plot is not None:
+            plots.save(table.plot().figure, args.plot)
+    return terminal.DONE
 
 
 def _write_table(table: Table, path: Path) -> None:
@@ -113,7 +88,3 @@ def _write_table(table: Table, path: Path) -> None:
         return
     with replacing(path) as file:
         file.write(text.getvalue().encode())
-
-
-def _write_picture(table: Table, path: Path) -> None:
-    plots.save(table.plot().figure, path)

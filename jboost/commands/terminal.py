@@ -1,14 +1,17 @@
-"""What all subcommands share: exit statuses, errors in one sentence, arguments checked early."""
+"""What all subcommands share: exit statuses, errors in one sentence, options checked early."""
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
 Subcommands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Options: TypeAlias = argparse._ActionsContainer  # a parser, or a group of its options
+Reader = Callable[[str], Any]  # makes the value of an option from its text
 
 DONE, FAILED, WRONG_USAGE, BAD_DATA, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 3, 130, 141
 EXIT_STATUS = """\
@@ -17,6 +20,7 @@ exit status:
   are bad, 130 interrupted, 141 the reader of the output left
 """
 PICTURES = (".png", ".svg", ".pdf")
+REPEATABLE: dict[str, Any] = {"action": "append", "default": []}  # of an option
 
 
 class CommandError(Exception):
@@ -44,12 +48,25 @@ def help_texts(description: str, epilog: str) -> dict[str, Any]:
     return {"description": description, "epilog": epilog, "formatter_class": formatter}
 
 
+def subcommand(
+    commands: Subcommands, run: Callable[[argparse.Namespace], int], name: str, *texts: str
+) -> argparse.ArgumentParser:
+    """Add a subcommand; its texts are one line of help, a description and an epilog."""
+    parser = commands.add_parser(name, help=texts[0], **help_texts(*texts[1:]))
+    parser.set_defaults(run=run)
+    return parser
+
+
+def option(
+    parser: Options, name: str, metavar: str, text: str, kind: Reader = str, **settings: Any
+) -> None:
+    """Add an option with a value, whose ``kind`` is a function that reads it."""
+    parser.add_argument(name, metavar=metavar, help=text, type=kind, **settings)
+
+
 def print_error(message: object) -> None:
     """Print one line on standard error."""
     print(f"jboost: error: {message}", file=sys.stderr)
-
-
-# Types of arguments, for argparse. ---------------------------------------------------------------
 
 
 def new_file(text: str) -> Path:
@@ -64,14 +81,16 @@ def new_file(text: str) -> Path:
     return path
 
 
-def new_picture(text: str) -> Path:
+def new_picture(text: str, suffixes: tuple[str, ...] = PICTURES) -> Path:
     """The path of a picture to write."""
-    return _with_suffix(text, PICTURES)
+    if Path(text).suffix.lower() not in suffixes:
+        raise argparse.ArgumentTypeError(f"must end in one of {', '.join(suffixes)}; got {text!r}")
+    return new_file(text)
 
 
 def new_page(text: str) -> Path:
     """The path of an HTML page to write."""
-    return _with_suffix(text, (".html", ".htm"))
+    return new_picture(text, (".html", ".htm"))
 
 
 def new_output(text: str) -> Path | str:
@@ -79,31 +98,25 @@ def new_output(text: str) -> Path | str:
     return text if text == "-" else new_file(text)
 
 
-def whole_number(at_least: int, at_most: int | None = None) -> Callable[[str], int]:
+def whole_number(at_least: int, at_most: float = math.inf) -> Callable[[str], int]:
     """A function that reads a whole number within these bounds."""
 
     def parse(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            number = at_least - 1
-        if number < at_least or (at_most is not None and number > at_most):
-            bounds = f"from {at_least}" + (f" to {at_most}" if at_most is not None else " on")
-            raise argparse.ArgumentTypeError(f"must be a whole number {bounds}; got {text!r}")
-        return number
+        with suppress(ValueError):
+            if at_least <= int(text) <= at_most:
+                return int(text)
+        bounds = f"from {at_least}" + (f" to {at_most}" if at_most < math.inf else " on")
+        raise argparse.ArgumentTypeError(f"must be a whole number {bounds}; got {text!r}")
 
     return parse
 
 
 def fraction(text: str) -> float:
     """A number between 0 and 1."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < 1:
-        raise argparse.ArgumentTypeError(f"must be a number between 0 and 1; got {text!r}")
-    return number
+    with suppress(ValueError):
+        if 0 < float(text) < 1:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"must be a number between 0 and 1; got {text!r}")
 
 
 def name_and_value(text: str) -> tuple[str, str]:
@@ -112,9 +125,3 @@ def name_and_value(text: str) -> tuple[str, str]:
     if not (name and equals and value):
         raise argparse.ArgumentTypeError(f"must be NAME=VALUE; got {text!r}")
     return name.strip(), value.strip()
-
-
-def _with_suffix(text: str, suffixes: tuple[str, ...]) -> Path:
-    if Path(text).suffix.lower() not in suffixes:
-        raise argparse.ArgumentTypeError(f"must end in one of {', '.join(suffixes)}; got {text!r}")
-    return new_file(text)

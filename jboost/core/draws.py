@@ -16,10 +16,7 @@ GOLDEN = 0x9E3779B9  # 2³²/φ: spreads consecutive counters before they are mi
 
 
 def _mix(h: Array) -> Array:
-    """Map 32-bit words one to one so that each input bit flips each output bit half of the time.
-
-    This is C. Wellons' lowbias32.
-    """
+    """Map 32-bit words one to one; each bit flips each output bit half of the time (lowbias32)."""
     h = (h ^ (h >> 16)) * jnp.uint32(0x21F0AAAD)
     h = (h ^ (h >> 15)) * jnp.uint32(0x735A2D97)
     return h ^ (h >> 15)

@@ -237,8 +237,8 @@ class Network(abc.ABC):
 
 def instance(name: str, value: object, example: str = "SGD(step_size=0.1)") -> Learner:
     """Refuse an argument that is not a learner, and say how to write one."""
-    if isinstance(value, Learner):
-        return value
+    if isinstance(value, Learner) and not jax.tree_util.all_leaves([value]):
+        return value  # and not a class that lacks @model, which is no pytree
     raise TypeError(
         f"{name} must be a learner such as {example}; got {value!r}. A class of your own becomes "
         "one by subclassing jboost.Learner, with init, predict and learn, under @jboost.model"

@@ -37,6 +37,7 @@ MOST_INPUTS = MOST_COLUMNS * BUCKETS  # columns of x: as many as that table has 
 
 NUMERIC = ("number", "boolean")
 KINDS = (*NUMERIC, "hashed", "ordinal")
+PlaceOf = Callable[[int], str]  # says, for an error, where a row of a block stands in the data
 
 
 class DataError(ValueError):
@@ -55,14 +56,12 @@ class Column:
     @property
     def width(self) -> int:
         """How many columns of x the column becomes."""
-        return self.buckets if self.kind == "hashed" else 1
+        return self.buckets or 1
 
     @property
     def names(self) -> list[str]:
         """The names of the columns of x that the column becomes."""
-        if self.kind != "hashed":
-            return [self.name]
-        return [f"{self.name}#{bucket}" for bucket in range(self.buckets)]
+        return [f"{self.name}#{bucket}" for bucket in range(self.buckets)] or [self.name]
 
     def __str__(self) -> str:
         details = {
@@ -78,13 +77,7 @@ class RawBlock(NamedTuple):
     """A block of rows as they were read, before they become numbers."""
 
     table: pa.Table
-    place_of: Callable[[int], str]  # says, for an error, where a row of the table stands
-
-    def without(self, count: int) -> RawBlock:
-        """The block without its first ``count`` rows."""
-        if not count:
-            return self
-        return RawBlock(self.table.slice(count), lambda row: self.place_of(count + row))
+    place_of: PlaceOf  # of the rows of the table
 
 
 @dataclass(frozen=True)
@@ -96,10 +89,9 @@ class Columns:
 
     def __post_init__(self) -> None:
         if self.width > MOST_INPUTS:
-            raise DataError(
-                f"the inputs become {self.width:,} columns; at most {MOST_INPUTS:,} are read: drop "
-                "some columns, or hash text to fewer buckets"
-            )
+            limit = f"at most {MOST_INPUTS:,} are read"
+            advice = "drop some columns, or hash text to fewer buckets"
+            raise DataError(f"the inputs become {self.width:,} columns; {limit}: {advice}")
 
     @property
     def width(self) -> int:
@@ -208,20 +200,17 @@ def _fill(x: np.ndarray, column: Column, block: RawBlock) -> None:
     pa = extras.need("pyarrow", "io")
     values = block.table.column(column.name)
     if column.kind in NUMERIC:
-        if pa.types.is_boolean(values.type):
-            values = values.cast(pa.uint8())
         x[:, 0] = values.cast(pa.float64(), safe=False).to_numpy()
         return
     codes, texts = text_codes(values)  # below, the code −1 takes the last of an array
     if column.kind == "ordinal":
-        order = {text: rank for rank, text in enumerate((*column.values, None))}
-        ranks = np.array([*(order.get(text, -1) for text in texts), order[None]])[codes]
+        ranks_of = {text: rank for rank, text in enumerate((*column.values, None))}
+        ranks = np.array([*(ranks_of.get(text, -1) for text in texts), ranks_of[None]])[codes]
         for row in np.flatnonzero(ranks < 0)[:1]:
-            raise DataError(
-                f"{block.place_of(int(row))}: {texts[codes[row]]!r:.60} in the column "
-                f"{column.name!r} is none of {', '.join(column.values)}"
-            )
-        x[:, 0] = np.where(ranks == order[None], np.nan, ranks)
+            value = f"{texts[codes[row]]!r:.60} in the column {column.name!r}"
+            order = ", ".join(column.values)
+            raise DataError(f"{block.place_of(int(row))}: {value} is none of {order}")
+        x[:, 0] = np.where(ranks == ranks_of[None], np.nan, ranks)
         return
     hashes = [-1 if text is None else bucket(column.name, text, column.buckets) for text in texts]
     buckets = np.array([*hashes, -1])[codes]

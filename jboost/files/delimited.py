@@ -16,15 +16,9 @@ from typing import NamedTuple, NoReturn
 
 from jboost.checkpoints.atomic import PathLike
 from jboost.core import extras
+from jboost.files import columns as table_columns
 from jboost.files import reader
-from jboost.files.columns import (
-    MOST_COLUMNS,
-    Columns,
-    DataError,
-    RawBlock,
-    refuse_names,
-    refuse_unknown,
-)
+from jboost.files.columns import MOST_COLUMNS, Columns, DataError, RawBlock
 from jboost.files.reader import LONGEST_ROW, Reader, first_line, is_number
 
 BLOCK_BYTES = 2**22  # of text, parsed at once
@@ -85,17 +79,16 @@ class Delimited(Reader):
         tabs = self._path.removesuffix(".gz").endswith((".tsv", ".tab"))
         self._delimiter = text_format.delimiter or ("\t" if tabs else ",")
         self.decimal = text_format.decimal or "."
-        self._encoding = _checked_encoding(text_format.encoding)
+        self._encoding = _checked_encoding(text_format.encoding or "utf-8")
         self._header = text_format.header is not False
         for name, sign in (("delimiter", self._delimiter), ("decimal", self.decimal)):
             if len(sign) != 1:
                 raise ValueError(f"{name} must be one character; got {sign!r}")
         self.names: list[str] = []
         self._lines = self._below_header()
-        sample = next(self._lines, None)
-        if sample is None:
+        self._sample = next(self._lines, _Lines(0, b""))
+        if not self._sample.text:
             raise DataError(f"{self.label} has a header, in line 1, and no rows")
-        self._sample = sample
         if not self.live:
             self._lines.close()
 
@@ -106,7 +99,7 @@ class Delimited(Reader):
         return block
 
     def blocks(self, columns: Columns, position: int) -> Iterator[RawBlock]:
-        refuse_unknown(columns.kinds, self.names, self.label)
+        table_columns.refuse_unknown(columns.kinds, self.names, self.label)
         if self.live:
             position, blocks = 0, itertools.chain([self._sample], self._lines)
         else:
@@ -115,7 +108,7 @@ class Delimited(Reader):
         for lines in blocks:
             end = row + lines.count_rows()
             if end > position:  # rows before the position are counted and not parsed
-                yield self._parsed(lines, columns.kinds).without(max(position - row, 0))
+                yield self._parsed(lines, columns.kinds, max(position - row, 0))
             row = end
         reader.refuse_short(self.label, row, position)
 
@@ -135,7 +128,7 @@ class Delimited(Reader):
     def _blocks_of_lines(self) -> Generator[_Lines]:
         number, unfinished = 1, bytearray()  # the beginning of a line whose end is not read yet
         with contextlib.closing(self._bytes()) as pieces:
-            for new in pieces:
+            for new in itertools.chain(pieces, [b"\n"]):  # to end the last line
                 text, end, rest = new.rpartition(b"\n")
                 if end:
                     lines = self._in_utf8(number, b"".join((unfinished, text, end)))
@@ -144,12 +137,8 @@ class Delimited(Reader):
                     yield lines
                 unfinished += rest
                 if len(unfinished) > LONGEST_ROW:
-                    raise DataError(
-                        f"{self.label}, line {number} is longer than {LONGEST_ROW // 2**20} MB: "
-                        "this is no text with rows"
-                    )
-        if unfinished or number == 1:
-            yield self._in_utf8(number, bytes(unfinished))
+                    size = f"{LONGEST_ROW // 2**20} MB: this is no text with rows"
+                    raise DataError(f"{self.label}, line {number} is longer than {size}")
 
     def _bytes(self) -> Generator[bytes]:
         """The bytes of the text as they come; a file that is no text is refused."""
@@ -201,7 +190,7 @@ class Delimited(Reader):
                 raise DataError(
                     f"{where} has one column, {names[0]!r:.60}; is {called} the delimiter?"
                 )
-        refuse_names(names, where)
+        table_columns.refuse_names(names, where)
         return names
 
     def _fields(self, line: bytes, number: int) -> list[str]:
@@ -223,8 +212,8 @@ class Delimited(Reader):
             raise DataError(f"{where} has {count:,} columns; at most {MOST_COLUMNS:,} are read")
         return fields
 
-    def _parsed(self, lines: _Lines, kinds: Mapping[str, str]) -> RawBlock:
-        """The columns of these kinds; without kinds all columns, of the types they look like."""
+    def _parsed(self, lines: _Lines, kinds: Mapping[str, str], skipped: int = 0) -> RawBlock:
+        """The rows after ``skipped``; without kinds all columns, of the types they look like."""
         pa, arrow_csv = extras.need("pyarrow", "io"), extras.need("pyarrow.csv", "io")
         types = {"number": pa.float64(), "boolean": pa.bool_()}
         threads = not self.live and len(lines.text) >= THREADED_BYTES
@@ -245,7 +234,8 @@ class Delimited(Reader):
             reason = first_line(error)
         else:
             if table.num_rows == lines.count_rows():
-                return RawBlock(table, lambda row: f"{self.label}, line {lines.line_of(row)}")
+                label, line_of = f"{self.label}, line", lines.line_of
+                return RawBlock(table[skipped:], lambda row: f"{label} {line_of(skipped + row)}")
             reason = "the rows are not as many as the lines"
         self._refuse(lines, kinds, reason)
 
@@ -255,20 +245,17 @@ class Delimited(Reader):
         for number, line in lines.with_rows():
             where, fields = f"{self.label}, line {number}", self._fields(line, number)
             for name, field in zip(self.names, fields, strict=True):
-                missing, kind = field in MISSING, kinds.get(name)
-                if kind == "number" and not (missing or is_number(field, self.decimal or ".")):
-                    problem = "is not a number"
-                elif kind == "boolean" and not (missing or field.lower() in BOOLEANS):
-                    problem = "is not true or false"
-                else:
-                    continue
-                where = f"{where}: {field!r:.60} in the column {name!r}"
-                raise DataError(f"{where} {problem}; {reader.advice(name == target)}")
+                number_fits = kinds.get(name) != "number" or is_number(field, self.decimal or ".")
+                fits = kinds.get(name) != "boolean" or field.lower() in BOOLEANS
+                if not (number_fits and fits) and field not in MISSING:
+                    expected = "true or false" if number_fits else "a number"
+                    problem = f"{field!r:.60} in the column {name!r} is not {expected}"
+                    raise DataError(f"{where}: {problem}; {reader.advice(name == target)}")
         raise DataError(f"{self.label}, from line {lines.number} on: {reason}")
 
 
-def _checked_encoding(name: str | None) -> str:
-    name = (name or "utf-8").lower().replace("utf8", "utf-8")
+def _checked_encoding(name: str) -> str:
+    name = name.lower().replace("utf8", "utf-8")
     with contextlib.suppress(LookupError):
         if "\n".encode(name) == b"\n":
             return name

@@ -9,8 +9,6 @@ and upper: −inf and inf before the first answer. Each number has the fewest di
 same float.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys
@@ -24,18 +22,13 @@ from jboost.core import extras
 LONGEST_LINE = 256  # bytes: five numbers of at most 24 characters each, and the commas between
 
 
-class Predictions:
+class Predictions(contextlib.AbstractContextManager["Predictions"]):
     """A file of predictions, or standard output for ``-``: a context manager.
 
-    ``length`` is how many bytes were written, all of them whole lines; a checkpoint keeps it. When
-    a run goes on, its file is cut back to that length, since the lines after it will be written
-    again. A file that does not hold the predictions up to there is refused and left alone.
-
-    Args:
-      path: the file, or ``-``.
-      length: how many bytes of the file to keep; None for a new file.
-      rows: how many rows these bytes are the predictions of.
-      intervals: whether there are bounds to write.
+    ``self.length`` is how many bytes were written, all of them whole lines; a checkpoint keeps it.
+    When a run goes on, the file is cut back to the ``length`` of its checkpoint, where it has the
+    predictions of ``rows`` rows: the lines after that will be written again. A file that has not is
+    refused and left alone. ``length`` is None for a new file.
     """
 
     def __init__(
@@ -69,9 +62,6 @@ class Predictions:
         """Make what was written outlast a power failure."""
         if not self._standard:
             os.fsync(self._file.fileno())
-
-    def __enter__(self) -> Predictions:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

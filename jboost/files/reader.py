@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jboost.core import checks, extras
-from jboost.files.columns import (
-    BUCKETS,
-    NUMERIC,
-    Column,
-    Columns,
-    DataError,
-    RawBlock,
-    refuse_unknown,
-    text_codes,
-)
+from jboost.files import columns as table_columns
+from jboost.files.columns import NUMERIC, Column, Columns, DataError, PlaceOf, RawBlock
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,13 +34,13 @@ class Reader(abc.ABC):
         """The rows from ``position`` on, with the columns used; live data go on where they are."""
 
     def from_position(
-        self, blocks: Iterable[RawBlock], position: int, start: int = 0
+        self, tables: Iterable[pa.Table], position: int, start: int = 0
     ) -> Iterator[RawBlock]:
-        """The rows from ``position`` on of blocks whose first row has the number ``start``."""
-        for block in blocks:
-            end = start + block.table.num_rows
-            if end > position:
-                yield block.without(max(position - start, 0))
+        """The rows from ``position`` on of tables whose first row has the number ``start``."""
+        for table in tables:
+            first, end = max(start, position), start + table.num_rows
+            if end > first:
+                yield RawBlock(table.slice(first - start), row_numbers(self.label, first))
             start = end
         refuse_short(self.label, start, position)
 
@@ -56,26 +48,24 @@ class Reader(abc.ABC):
 def choose_columns(
     reader: Reader,
     target: str,
-    *,
-    drop: Collection[str] = (),
-    category: Collection[str] = (),
-    ordinal: Mapping[str, Sequence[str]] | None = None,
-    buckets: int = BUCKETS,
+    drop: Collection[str],
+    category: Collection[str],
+    ordinal: Mapping[str, Sequence[str]],
+    buckets: int,
 ) -> Columns:
     """Decide from the reader's sample; the arguments are :func:`jboost.files.sources.read`'s."""
     buckets = checks.whole("buckets", buckets, at_least=2)
-    ordinal = {name: tuple(values) for name, values in (ordinal or {}).items()}
     sample, label = reader.sample(), reader.label
     schema = sample.table.schema
-    refuse_unknown((target, *drop, *category, *ordinal), schema.names, label)
+    table_columns.refuse_unknown((target, *drop, *category, *ordinal), schema.names, label)
     for name, values in ordinal.items():
         if len(values) < 2 or len(set(values)) < len(values):
             expected = "at least two different values, the lowest first"
-            raise ValueError(f"ordinal[{name!r}] must be {expected}; got {values!r}")
+            raise ValueError(f"ordinal[{name!r}] must be {expected}; got {tuple(values)!r}")
 
     def column_of(name: str) -> Column:
         if name in ordinal and name not in category:
-            return Column(name, "ordinal", values=ordinal[name])
+            return Column(name, "ordinal", values=tuple(ordinal[name]))
         kind = "hashed" if name in category else _kind(name, schema.field(name).type, label)
         if kind == "hashed" and name not in category:
             _refuse_numbers(name, sample, reader.decimal, advice(name == target))
@@ -92,7 +82,7 @@ def choose_columns(
 
 def refuse_other_columns(columns: Columns, schema: pa.Schema, label: str) -> None:
     """Refuse a table that lacks one of the columns, or holds text where they are numbers."""
-    refuse_unknown(columns.kinds, schema.names, label)
+    table_columns.refuse_unknown(columns.kinds, schema.names, label)
     for name, kind in columns.kinds.items():
         if _kind(name, schema.field(name).type, label) == "hashed" and kind in NUMERIC:
             learned = "and numbers were learned from it"
@@ -102,14 +92,13 @@ def refuse_other_columns(columns: Columns, schema: pa.Schema, label: str) -> Non
 def refuse_short(label: str, rows: int, position: int) -> None:
     """Refuse data with fewer rows than the run to go on with has seen: it is another stream."""
     if rows < position:
-        raise DataError(
-            f"{label} has {rows} rows, and the run to go on with had seen {position}: it must be "
-            "the same stream from its beginning"
-        )
+        seen = f"the run to go on with had seen {position}"
+        advised = "it must be the same stream from its beginning"
+        raise DataError(f"{label} has {rows} rows, and {seen}: {advised}")
 
 
-def row_numbers(label: str, start: int) -> Callable[[int], str]:
-    """The ``place_of`` of a block whose first row is the row ``start`` of the data, from 0."""
+def row_numbers(label: str, start: int) -> PlaceOf:
+    """The places of the rows of a block whose first row is the row ``start`` of the data."""
     return lambda row: f"row {start + row + 1} of {label}"
 
 
@@ -154,22 +143,21 @@ def _kind(name: str, arrow_type: pa.DataType, label: str) -> str:
         arrow_type = arrow_type.value_type
     if types.is_boolean(arrow_type):
         return "boolean"
+    if holds_text(arrow_type):
+        return "hashed"
     # The null type is that of a column whose values are all missing so far.
     numeric = (types.is_integer, types.is_floating, types.is_decimal, types.is_null)
     if any(test(arrow_type) for test in numeric):
         return "number"
-    if holds_text(arrow_type):
-        return "hashed"
     problem = f"{arrow_type}, which is neither number nor text"
     if types.is_temporal(arrow_type):
-        numbers = "an hour, a weekday, days since a beginning"
-        problem = f"dates or times; make numbers of it ({numbers}), or drop it"
+        problem = "dates or times; make numbers of it, such as an hour or a weekday, or drop it"
     raise DataError(f"{label}: the column {name!r} holds {problem}")
 
 
 def _refuse_numbers(name: str, sample: RawBlock, decimal: str | None, advised: str) -> None:
     """Refuse a column of text if most of it are numbers, with this decimal sign or the other."""
-    codes, texts = text_codes(sample.table.column(name))
+    codes, texts = table_columns.text_codes(sample.table.column(name))
     counts = np.bincount(codes[codes >= 0], minlength=len(texts))
     present = [(code, text) for code, text in enumerate(texts) if text is not None]
     odd = [code for code, text in present if not is_number(text, decimal or ".")]

@@ -1,12 +1,8 @@
 """Turns files, tables, arrays and rows into blocks of numbers for :func:`jboost.run_stream`.
 
-    source = sources.read("houses.csv", target="price")
-    stream = jb.run_stream(model, source)
-
-:func:`read` opens the data with one of the readers (:mod:`.delimited`, :mod:`.tables`), and
-:mod:`.reader` decides from a sample of the first rows what the columns hold. Each pass over the
-:class:`Source` has the reader read the data again, from the start or from the row where a run goes
-on, and :mod:`.columns` turns each block of rows into inputs x and targets d.
+:func:`read` opens the data with a reader (:mod:`.delimited`, :mod:`.tables`), and :mod:`.reader`
+decides from the first rows what the columns hold. Each pass over the :class:`Source` reads the data
+again, and :mod:`.columns` turns each block of rows into inputs x and targets d.
 """
 
 from __future__ import annotations
@@ -20,13 +16,12 @@ from numpy.typing import ArrayLike
 
 from jboost.core import checks
 from jboost.core.numerics import LARGEST
-from jboost.files.columns import BUCKETS, Column, Columns, DataError, refuse_unknown
+from jboost.files.columns import BUCKETS, Column, Columns, DataError, PlaceOf, refuse_unknown
 from jboost.files.delimited import Delimited, TextFormat
 from jboost.files.reader import Reader, choose_columns, refuse_short, row_numbers
 from jboost.files.tables import BLOCK_ROWS, GATHERED_ROWS, Parquet, Peeked, Rows, Tables, is_table
 
 Numbers = tuple[np.ndarray, np.ndarray]  # the inputs x (n, r) and the targets d (n,) of a block
-PlaceOf = Callable[[int], str]  # says, for an error, where a row of a block stands in the data
 Blocks = Callable[[int], Iterator[tuple[Numbers, PlaceOf]]]  # the blocks from a row on
 
 
@@ -66,11 +61,9 @@ def read(
         leaves them, as NaN where missing: a model with ``Impute`` fills them in from the past, any
         other model skips the row. "skip" makes the target of the row missing too, so that no model
         learns from the row. "raise" refuses the row, and also a row without a target.
-      block: how many rows of a table, an array or an iterable make a block; 1 for rows that come
-        slowly.
+      block: how many rows of a table, an array or an iterable make a block; 1 for slow rows.
       names: the names of the columns of an array or of sequences; by default "1", "2", ….
-      delimiter, decimal, encoding, header: how a text file is written; see
-        :class:`jboost.files.delimited.TextFormat`.
+      delimiter, decimal, encoding, header: see :class:`jboost.files.delimited.TextFormat`.
 
     Raises:
       DataError: something is wrong with the data; the message says what, and where.
@@ -89,14 +82,18 @@ def read(
         raise ValueError("columns say what is read; give no drop, category or ordinal with them")
     reader = _reader(data, names, block, TextFormat(delimiter, decimal, encoding, header))
     if reader is None:
-        columns, blocks = _from_array(np.asanyarray(data), target, columns, names, drop, block)
-        return Source(columns, blocks, missing, live=False)
+        array = np.asanyarray(data)
+        return Source(*_from_array(array, target, columns, names, drop, block), missing)
     if columns is None:
         name = checks.instance("target", target, str, "the name of a column")
-        columns = choose_columns(
-            reader, name, drop=drop, category=category, ordinal=ordinal, buckets=buckets
-        )
-    return Source(columns, _from_reader(reader, columns), missing, live=reader.live)
+        columns = choose_columns(reader, name, drop, category, ordinal or {}, buckets)
+    dtype = np.dtype(jnp.result_type(float))  # here: it may differ in the thread that reads
+
+    def blocks(position: int) -> Iterator[tuple[Numbers, PlaceOf]]:
+        for raw in reader.blocks(columns, position):
+            yield columns.encode(raw, dtype), raw.place_of
+
+    return Source(columns, blocks, missing, reader.live)
 
 
 class Source:
@@ -106,7 +103,7 @@ class Source:
     ``live`` can be read only once, as the rows come; its next row is taken to be that row.
     """
 
-    def __init__(self, columns: Columns, blocks: Blocks, missing: str, *, live: bool):
+    def __init__(self, columns: Columns, blocks: Blocks, missing: str, live: bool = False):
         self.columns, self.live = columns, live
         self._blocks, self._missing = blocks, missing
 
@@ -175,17 +172,6 @@ def _is_parquet(path: str) -> bool:
         return file.read(4) == b"PAR1"
 
 
-def _from_reader(reader: Reader, columns: Columns) -> Blocks:
-    """The blocks that a reader reads, as numbers."""
-    dtype = np.dtype(jnp.result_type(float))  # here: it may differ in the thread that reads
-
-    def blocks(position: int) -> Iterator[tuple[Numbers, PlaceOf]]:
-        for block in reader.blocks(columns, position):
-            yield columns.encode(block, dtype), block.place_of
-
-    return blocks
-
-
 def _from_array(
     array: np.ndarray,
     target: str | ArrayLike | None,
@@ -201,19 +187,15 @@ def _from_array(
     names = list(names or (str(i) for i in range(1, array.shape[1] + 1)))
     if len(names) != array.shape[1]:
         raise ValueError(f"names must be {array.shape[1]}, one per column; got {len(names)}")
-    if columns is not None and target is None:
-        target = columns.target
     if columns is None:
         called = target if isinstance(target, str) else "target"
         inputs = (Column(name) for name in names if name not in (*drop, called))
         columns = Columns(called, tuple(inputs))
-    needed = [column.name for column in columns.inputs]
-    refuse_unknown([*drop, *needed], names, "the array")
-    if isinstance(target, str):
-        refuse_unknown([columns.target], names, "the array")
-        targets = array[:, names.index(columns.target)]
-    else:
-        targets = np.asanyarray(target)
+    elif target is None:
+        target = columns.target
+    in_column, needed = isinstance(target, str), [column.name for column in columns.inputs]
+    refuse_unknown([*drop, *needed, *([columns.target] if in_column else [])], names, "the array")
+    targets = array[:, names.index(columns.target)] if in_column else np.asanyarray(target)
     if targets.shape != array.shape[:1]:
         expected = f"the name of a column or an array of shape ({len(array)},)"
         raise ValueError(f"target must be {expected}; got {target!r:.60}")

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jboost.checkpoints.atomic import PathLike
 from jboost.core import extras
+from jboost.files import columns as table_columns
 from jboost.files import reader
-from jboost.files.columns import (
-    NUMERIC,
-    Columns,
-    DataError,
-    RawBlock,
-    refuse_names,
-    refuse_unknown,
-)
+from jboost.files.columns import NUMERIC, Columns, DataError, PlaceOf, RawBlock
 from jboost.files.reader import LONGEST_ROW, Reader, first_line, refuse_other_columns, row_numbers
 
 if TYPE_CHECKING:
@@ -57,9 +51,8 @@ class Parquet(Reader):
 
     def __init__(self, path: PathLike):
         self.label = os.fspath(path)
-        arrow_error = extras.need("pyarrow", "io").ArrowException
-        self._errors = (arrow_error, OSError, UnicodeDecodeError)
-        parquet = extras.need("pyarrow.parquet", "io")
+        pa, parquet = extras.need("pyarrow", "io"), extras.need("pyarrow.parquet", "io")
+        self._errors = (pa.ArrowException, OSError, UnicodeDecodeError)
         try:
             schema = parquet.read_schema(path)
             self._names: list[str] = schema.names
@@ -71,7 +64,7 @@ class Parquet(Reader):
             )
         except self._errors as error:
             raise self._damaged(error) from None
-        refuse_names(self._names, self.label)
+        table_columns.refuse_names(self._names, self.label)
         metadata = self._file.metadata
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         self._group_rows = [group.num_rows for group in groups]
@@ -86,35 +79,28 @@ class Parquet(Reader):
 
     def sample(self) -> RawBlock:
         rows = min(SAMPLE_ROWS, BLOCK_NUMBERS // len(self._names), self._fitting_rows)
-        return next(self._read(self._names, rows))
+        return RawBlock(next(self._read(self._names, rows)), row_numbers(self.label, 0))
 
     def blocks(self, columns: Columns, position: int) -> Iterator[RawBlock]:
         refuse_other_columns(columns, self._file.schema_arrow, self.label)
         ends = np.cumsum(self._group_rows)
         skipped = int(np.searchsorted(ends, position, side="right"))  # row groups before it
-        start = sum(self._group_rows[:skipped])
         rows = min(BLOCK_ROWS, BLOCK_NUMBERS // columns.width, self._fitting_rows)
-        blocks = self._read([*columns.kinds], rows, skipped, start)
-        return self.from_position(blocks, position, start)
+        tables = self._read([*columns.kinds], rows, skipped)
+        return self.from_position(tables, position, start=sum(self._group_rows[:skipped]))
 
-    def _read(
-        self, names: list[str], size: int, skipped: int = 0, row: int = 0
-    ) -> Iterator[RawBlock]:
-        """The rows after the skipped row groups, which have ``row`` rows, ``size`` at a time."""
+    def _read(self, names: list[str], size: int, skipped: int = 0) -> Iterator[pa.Table]:
+        """The rows after the row groups that are skipped, ``size`` at a time."""
         pa = extras.need("pyarrow", "io")
-        groups, total = [*range(skipped, len(self._group_rows))], sum(self._group_rows)
-        batches = self._file.iter_batches(max(size, 1), row_groups=groups, columns=names)
-        while True:
-            try:
-                batch = next(batches, None)
-                if batch is not None:
-                    batch.validate(full=True)  # text may not be in UTF-8
-            except self._errors as error:
-                raise self._damaged(error, f", from row {row + 1} on") from None
-            if batch is None:
-                break
-            yield RawBlock(pa.Table.from_batches([batch]), row_numbers(self.label, row))
-            row += batch.num_rows
+        row, total = sum(self._group_rows[:skipped]), sum(self._group_rows)
+        groups = [*range(skipped, len(self._group_rows))]
+        try:
+            for batch in self._file.iter_batches(max(size, 1), row_groups=groups, columns=names):
+                batch.validate(full=True)  # text may not be in UTF-8
+                yield pa.Table.from_batches([batch])
+                row += batch.num_rows
+        except self._errors as error:
+            raise self._damaged(error, f", from row {row + 1} on") from None
         if row != total:
             raise self._damaged(f"it claims {total} rows and holds {row}")
 
@@ -136,14 +122,12 @@ class Tables(Reader):
     def blocks(self, columns: Columns, position: int) -> Iterator[RawBlock]:
         return self.from_position(self._read(columns), position)
 
-    def _read(self, columns: Columns) -> Iterator[RawBlock]:
-        row = 0
+    def _read(self, columns: Columns) -> Iterator[pa.Table]:
         for table in self._tables:
             for start in range(0, len(table), self._block):
                 arrow = self._arrow(table, start)
                 refuse_other_columns(columns, arrow.schema, self.label)
-                yield RawBlock(arrow, row_numbers(self.label, row))
-                row += arrow.num_rows
+                yield arrow
 
     def _arrow(self, table: Any, start: int) -> pa.Table:
         pa, nw = extras.need("pyarrow", "io"), extras.need("narwhals", "io")
@@ -160,12 +144,11 @@ class Rows(Reader):
 
     def __init__(self, rows: Peeked, names: Sequence[str] | None, block: int | None):
         self._block, self._rows = block or GATHERED_ROWS, rows
-        first = rows.head[0]
-        self._dicts = isinstance(first, Mapping)
+        self._dicts = isinstance(rows.head[0], Mapping)
         if self._dicts:
             self._names = list(dict.fromkeys(key for row in rows.head for key in row))
         else:
-            self._names = list(names or (str(i) for i in range(1, len(first) + 1)))
+            self._names = list(names or (str(i + 1) for i in range(len(rows.head[0]))))
 
     def sample(self) -> RawBlock:
         pa, arrays = extras.need("pyarrow", "io"), {}
@@ -174,17 +157,15 @@ class Rows(Reader):
             try:
                 arrays[name] = pa.array(values)
             except (pa.ArrowException, TypeError, ValueError) as error:
-                raise DataError(
-                    f"the first rows of {self.label} have values of several kinds in {name!r}: "
-                    f"{first_line(error)}"
-                ) from None
+                problem = f"have values of several kinds in {name!r}: {first_line(error)}"
+                raise DataError(f"the first rows of {self.label} {problem}") from None
         return RawBlock(pa.table(arrays), place_of)
 
     def blocks(self, columns: Columns, position: int) -> Iterator[RawBlock]:
-        refuse_unknown(columns.kinds, self._names, self.label)
+        table_columns.refuse_unknown(columns.kinds, self._names, self.label)
         return self.from_position(self._read(columns), position)
 
-    def _read(self, columns: Columns) -> Iterator[RawBlock]:
+    def _read(self, columns: Columns) -> Iterator[pa.Table]:
         pa = extras.need("pyarrow", "io")
         rows, row = iter(self._rows), 0
         while block := list(itertools.islice(rows, self._block)):
@@ -196,12 +177,10 @@ class Rows(Reader):
                 else:
                     texts = (None if value is None else str(value) for value in values[name])
                     arrays[name] = pa.array(texts, pa.string())
-            yield RawBlock(pa.table(arrays), place_of)
+            yield pa.table(arrays)
             row += len(block)
 
-    def _by_name(
-        self, rows: Sequence[Any], place_of: Callable[[int], str]
-    ) -> dict[str, list[object]]:
+    def _by_name(self, rows: Sequence[Any], place_of: PlaceOf) -> dict[str, list[object]]:
         """The values of each column; rows that differ from the first ones are refused."""
         names = set(self._names)
         for i, row in enumerate(rows):
@@ -218,7 +197,7 @@ class Rows(Reader):
         return {name: [row[i] for row in rows] for i, name in enumerate(self._names)}
 
 
-def _numbers(name: str, values: list[Any], place_of: Callable[[int], str]) -> np.ndarray:
+def _numbers(name: str, values: list[Any], place_of: PlaceOf) -> np.ndarray:
     numbers = np.full(len(values), np.nan)
     for i, value in enumerate(values):
         if hasattr(value, "__float__"):

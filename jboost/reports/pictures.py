@@ -121,7 +121,7 @@ def learners_over_time(values: ArrayLike, name: str, *, ax: Axes | None = None) 
     T, m = array.shape
     spans = Spans(m)
     spans.add(array)
-    return _heat(plots.axes_or_new(ax), spans.over_time()[1].T, T, m, name)
+    return _heat(ax or _new_axes(1)[0], spans.over_time()[1].T, T, m, name)
 
 
 def contributions(y: ArrayLike, z: ArrayLike, d: ArrayLike, *, ax: Axes | None = None) -> Axes:
@@ -148,7 +148,7 @@ def contributions(y: ArrayLike, z: ArrayLike, d: ArrayLike, *, ax: Axes | None =
         raise ValueError(f"y, z and d must be of one run; got {y.shape}, {z.shape} and {d.shape}")
     finite = np.isfinite(d)
     covariance = (d[finite] - d[finite].mean()) @ (z * y)[finite]
-    return _bars(plots.axes_or_new(ax), covariance / (covariance.sum() or 1.0))
+    return _bars(ax or _new_axes(1)[0], covariance / (covariance.sum() or 1.0))
 
 
 def _heat(ax: Axes, means: np.ndarray, T: int, m: int, name: str) -> Axes:
@@ -182,9 +182,9 @@ def _per_learner(name: str, values: ArrayLike) -> np.ndarray:
     return array
 
 
-def _new_axes() -> TwoAxes:
-    """Two axes side by side on a new figure."""
-    return tuple(plots.grid(1, 2)[1][0])
+def _new_axes(columns: int = 2) -> TwoAxes:
+    """Axes side by side on a new figure: two, or one."""
+    return tuple(plots.grid(1, columns)[1][0])
 
 
 def _finish(ax: Axes, title: str, time: str) -> None:

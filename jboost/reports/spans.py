@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 Vectors = Callable[[list[np.ndarray]], np.ndarray]
-
 MOST_SPANS = 128  # enough for a picture; a power of two, so that halving comes out even
 
 

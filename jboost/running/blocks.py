@@ -23,7 +23,6 @@ from jboost.running.run import check_shapes, checked_stream
 Rows = jax.Array | np.ndarray
 Pair = tuple[ArrayLike, ArrayLike]
 StreamSource = Iterable[Pair] | Pair | Callable[[int], Iterable[Pair] | Pair]
-
 LENGTHS = (16, 256, 4096, 65536)  # the loop is compiled for those that are met, and for no other
 LARGEST_BLOCK = 2**24  # bytes
 

@@ -71,10 +71,9 @@ def run_stream(
 
     Args:
       model: any learner.
-      blocks: an iterable of (x, d) blocks, x (n, r) and d (n,), of any lengths; or a pair (xs, ds)
-        of arrays or memory maps, of which only the rows in use are read; or a function that takes
-        a position in the stream and returns either, from that row on. For a model of q targets d is
-        (n, q).
+      blocks: an iterable of (x, d) blocks of any lengths, x (n, r) and d (n,), or d (n, q) for a
+        model of q targets; or a pair (xs, ds) of arrays or memory maps, of which only the rows in
+        use are read; or a function of a position in the stream, returning either from there on.
       key: a ``jax.random.key``, for models that draw; it names the run.
       state: where to begin; by default ``model.init``.
       observe: as for :func:`jboost.run`.

@@ -11,16 +11,11 @@ from jboost.core.numerics import dtype_of, known
 
 
 class LagsState(NamedTuple):
-    """The latest samples.
+    """The latest samples, newest first; None where inputs or targets are not lagged."""
 
-    started: whether any sample was seen, False at the start.
-    inputs: the latest p inputs, (p, r), newest first, zeros at the start; None where p = 0.
-    targets: the latest q targets, (q,), newest first, zeros at the start; None where q = 0.
-    """
-
-    started: Array
-    inputs: Array | None
-    targets: Array | None
+    started: Array  # whether any sample was seen, False at the start
+    inputs: Array | None  # the latest p inputs, (p, r), zeros at the start
+    targets: Array | None  # the latest q targets, (q,), zeros at the start
 
 
 @model
@@ -32,14 +27,8 @@ class Lags(Transform):
     With q > 0 a linear learner behind it is an autoregressive model. As long as there are fewer
     samples, the oldest one stands for those before it. The very first sample has no earlier target:
     its lagged targets are NaN, so a learner learns nothing from it. A sample without an answer
-    enters no lags.
-
-    Put Lags before a booster, not inside: where a mode draws which samples a learner updates on,
-    the lags inside that learner would be those of the drawn samples.
-
-    Args:
-      inputs: p ≥ 0.
-      targets: q ≥ 0; at least one of the two is above 0.
+    enters no lags. Put Lags before a booster, not inside: where a mode draws which samples a
+    learner updates on, the lags inside that learner would be those of the drawn samples.
 
     >>> lags = Lags(inputs=1, targets=2)
     >>> state = lags.init(1)
@@ -51,28 +40,22 @@ class Lags(Transform):
     [ 3.  2. 20. 10.]
     """
 
-    inputs: int = static(default=0)
-    targets: int = static(default=0)
+    inputs: int = static(default=0)  # p ≥ 0
+    targets: int = static(default=0)  # q ≥ 0; at least one of the two is above 0
 
     def __post_init__(self) -> None:
         count = checks.a_whole_number(at_least=0)
         checks.fields(self, inputs=count, targets=count)
         if self.inputs + self.targets == 0:
-            raise ValueError(
-                "inputs or targets must be above 0, or nothing is delayed; got 0 for both"
-            )
+            raise ValueError("inputs or targets must be above 0 for a lag; got 0 for both")
 
     def width(self, num_features: int) -> int:
         return num_features * (1 + self.inputs) + self.targets
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> LagsState:
-        del key
-        dtype = dtype_of(dtype)
-        return LagsState(
-            started=jnp.zeros((), bool),
-            inputs=jnp.zeros((self.inputs, num_features), dtype) if self.inputs else None,
-            targets=jnp.zeros(self.targets, dtype) if self.targets else None,
-        )
+        dtype, p, q = dtype_of(dtype), self.inputs, self.targets
+        inputs = jnp.zeros((p, num_features), dtype) if p else None
+        return LagsState(jnp.zeros((), bool), inputs, jnp.zeros(q, dtype) if q else None)
 
     def apply(self, state: LagsState, x: ArrayLike) -> Array:
         started, inputs, targets = state
@@ -95,9 +78,6 @@ class Lags(Transform):
 
 
 def _pushed(values: Array, newest: Array, started: Array) -> Array:
-    """Return the values with the newest in front and without the oldest.
-
-    The first value of all takes every place.
-    """
+    """Return the values without the oldest; the first value of all takes every place."""
     later = jnp.concatenate([newest[None], values[:-1]])
     return jnp.where(started, later, jnp.broadcast_to(newest, values.shape))

@@ -1,6 +1,4 @@
-"""Fixed maps of the input, which learn nothing: Bias, Polynomial and RandomFourier."""
-
-from __future__ import annotations
+"""Maps of the input: Bias, Polynomial, RandomFourier, and Impute for inputs with gaps."""
 
 from itertools import combinations_with_replacement
 from typing import NamedTuple
@@ -11,10 +9,13 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jboost.core import DType, Key, Number, Transform, checks, model, static
+from jboost.core import DType, Key, Number, Sample, Transform, checks, model, static
 from jboost.core.learner import required_key
-from jboost.core.numerics import dtype_of, known, real
+from jboost.core.numerics import dtype_of, known, real, usable
 from jboost.core.products import matvec
+from jboost.transforms.units import Moments
+
+CLIP = 5.0  # deviations: an absurd value moves the mean of Impute no farther than this
 
 
 @model
@@ -33,7 +34,6 @@ class Bias(Transform):
         return num_features + 1
 
     def apply(self, state: tuple[()], x: ArrayLike) -> Array:
-        del state
         x = real(x)
         return jnp.concatenate([x, jnp.ones(1, x.dtype)])
 
@@ -45,14 +45,11 @@ class Polynomial(Transform):
     For degree 2 that makes r + r(r + 1)/2 columns. Put :class:`Scale` before it: products of large
     numbers are larger still, and a sample with a product beyond 1e15 is not learned.
 
-    Args:
-      degree: at least 2.
-
     >>> Polynomial().apply((), jnp.array([2.0, 3.0])).tolist()
     [2.0, 3.0, 4.0, 6.0, 9.0]
     """
 
-    degree: int = static(default=2)
+    degree: int = static(default=2)  # at least 2
 
     def __post_init__(self) -> None:
         checks.fields(self, degree=checks.a_whole_number(at_least=2))
@@ -61,7 +58,6 @@ class Polynomial(Transform):
         return sum(len(self._products(num_features, p)) for p in range(1, self.degree + 1))
 
     def apply(self, state: tuple[()], x: ArrayLike) -> Array:
-        del state
         x = real(x)
         x = known(x, x.dtype)
         columns = [x]
@@ -76,19 +72,14 @@ class Polynomial(Transform):
 
     @staticmethod
     def _products(num_features: int, degree: int) -> list[tuple[int, ...]]:
-        """Return the columns that are multiplied, for each product of ``degree`` of them."""
         return list(combinations_with_replacement(range(num_features), degree))
 
 
 class FourierState(NamedTuple):
-    """The map, drawn at the start and never changed.
+    """The map, drawn at the start and never changed."""
 
-    W: the frequencies for ℓ = 1, (D, r), a row for each feature.
-    b: the phases, (D,).
-    """
-
-    W: Array
-    b: Array
+    W: Array  # the frequencies for ℓ = 1, (D, r), a row for each feature
+    b: Array  # the phases, (D,)
 
 
 @model
@@ -99,20 +90,16 @@ class RandomFourier(Transform):
 
     The inner product of the x′ of two inputs x and z is the Gaussian kernel exp(−‖x − z‖²/(2ℓ²)),
     with an error of about 1/√D. ``init`` draws the w_i and b_i, so copies of a learner in a booster
-    have different maps. ℓ is a setting: it can be swept and differentiated. ‖x′‖² is about 1
-    whatever D is: an SGD behind it takes steps up to 1, and Newton's ridge weighs as in any kernel
-    method.
+    have different maps. ℓ can be swept and differentiated. ‖x′‖² is about 1 whatever D is: an SGD
+    behind it takes steps up to 1, and Newton's ridge weighs as in any kernel method.
 
     Columns in [−1, 1] suit an ℓ of about 1 to 4; behind ``Scale()``, whose columns have variance 1,
-    twice that. ``experiments/bench/nonlinear.py`` has figures: with D = 300 before Newton the error
-    on kin8nm is .035, where a linear Newton has .083.
-
-    A. Rahimi, B. Recht, Random features for large-scale kernel machines, NIPS 2007.
+    twice that. ``experiments/bench/nonlinear.py`` has figures.
 
     Args:
       num_features: D ≥ 1.
-      length_scale: ℓ > 0, the distance between inputs over which the target changes; a scalar, or
-        (m,) inside a booster of m learners.
+      length_scale: ℓ > 0, the distance over which the target changes; a scalar, or (m,) inside a
+        booster of m learners.
 
     >>> import jax
     >>> fourier = RandomFourier(1000, length_scale=2.0)
@@ -120,6 +107,8 @@ class RandomFourier(Transform):
     >>> a, b = (fourier.apply(state, jnp.array(x)) for x in ([0.0, 1.0], [1.0, 1.0]))
     >>> abs(float(a @ b) - float(jnp.exp(-1 / 8))) < 0.05
     True
+
+    Reference: A. Rahimi, B. Recht, Random features for large-scale kernel machines, NIPS 2007.
     """
 
     num_features: int = static()
@@ -137,7 +126,6 @@ class RandomFourier(Transform):
         return True
 
     def width(self, num_features: int) -> int:
-        del num_features
         return self.num_features
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> FourierState:
@@ -151,3 +139,38 @@ class RandomFourier(Transform):
         W, b = state
         x = known(x, W.dtype) / jnp.asarray(self.length_scale, W.dtype)
         return (2 / self.num_features) ** 0.5 * jnp.cos(matvec(W, x) + b)
+
+
+@model
+class Impute(Transform):
+    """Replaces missing entries of x (NaN, infinite, beyond 1e15) by their column's mean so far.
+
+    Before the first value of a column that mean is 0. Put :class:`Scale` first: it lets missing
+    entries pass, and behind it the mean is near 0 from the start, whatever the units.
+
+    >>> impute = Impute(indicators=True)
+    >>> state = impute.update(impute.init(2), jnp.array([3.0, jnp.nan]))
+    >>> impute.apply(state, jnp.array([jnp.nan, 7.0])).tolist()
+    [3.0, 7.0, 1.0, 0.0]
+    """
+
+    indicators: bool = static(default=False)  # append, for each column, 1 where it was missing
+
+    @property
+    def fills_missing(self) -> bool:
+        return True
+
+    def width(self, num_features: int) -> int:
+        return 2 * num_features if self.indicators else num_features
+
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> Moments:
+        return Moments.zeros((num_features,), dtype_of(dtype))
+
+    def apply(self, state: Moments, x: ArrayLike) -> Array:
+        x = jnp.asarray(x, state.last.dtype)
+        there = usable(x)
+        filled = jnp.where(there, x, state.mean.total)
+        return jnp.concatenate([filled, (~there).astype(x.dtype)]) if self.indicators else filled
+
+    def learn(self, state: Moments, sample: Sample) -> Moments:
+        return state.after(sample.x, 1.0, CLIP)

@@ -1,12 +1,10 @@
-"""Transforms and then a learner, as one learner.
+"""Transforms and then a learner, as one learner; and a learner of scaled targets.
 
     x → t₁ → x′ → t₂ → x″ → … → learner → d̂
 
 The learner learns on the very input that it predicted from. Only then do the transforms learn, each
 from its own input, so a prediction depends on the past and the present x alone.
 """
-
-from __future__ import annotations
 
 from typing import Any, NamedTuple
 
@@ -17,14 +15,11 @@ from jax.typing import ArrayLike
 from jboost.core import DType, Key, Learner, Sample, State, Transform, Wrapper, checks, model
 from jboost.core.learner import instance
 from jboost.core.numerics import real
+from jboost.transforms.scale import Scale, Units
 
 
 class PipelineState(NamedTuple):
-    """The state of a pipeline.
-
-    transforms: the state of each transform.
-    learner: the state of the learner.
-    """
+    """The state of a pipeline."""
 
     transforms: tuple[State, ...]
     learner: State
@@ -91,11 +86,10 @@ class Pipeline(Wrapper):
         self, state: PipelineState, inputs: list[Array], sample: Sample
     ) -> tuple[State, ...]:
         """Return the states of the transforms after a sample, each learned from its own input."""
+        triples = zip(self.transforms, state.transforms, inputs[:-1], strict=True)
         return tuple(
             sample.keep(transform.learn(before, sample.replace(x=x)), before)
-            for transform, before, x in zip(
-                self.transforms, state.transforms, inputs[:-1], strict=True
-            )
+            for transform, before, x in triples
         )
 
 
@@ -126,5 +120,60 @@ def pipeline(*parts: Transform | Learner) -> Pipeline:
 
 
 def _folded(key: Key, number: int) -> Array | None:
-    """Return the key of one part of a pipeline, None where the run has none."""
     return None if key is None else jax.random.fold_in(key, number)
+
+
+class ScaledState(NamedTuple):
+    """The state of a learner in scaled units."""
+
+    scale: Units
+    learner: State
+
+
+@model
+class ScaleTarget(Wrapper):
+    """A learner that learns scaled targets, and whose estimates are scaled back.
+
+        d′ = (d − m)/s within ±c,    d̂ = m + s y
+
+    Here y is the learner's estimate, within ±c too, and m and s are the target's running mean and
+    deviation. A target first moves m and s, and is then learned in the new units, those of the next
+    estimate. What was learned before stays in the older units: to a Newton that never forgets this
+    adds an error of the order of the target's variance over t. The first estimate of all is 0, the
+    second is the first target. The learner's reports (``info``) are in scaled units.
+
+    A target that wanders takes m along. Inputs that wander with it, such as its own lags, must do
+    the same: put :class:`Scale` before the learner.
+
+    >>> import jboost as jb
+    >>> xs, ds = jb.streams.duffing(500)
+    >>> model = ScaleTarget(jb.NLMS(0.1))
+    >>> near, far = (jb.run(model, xs, d)[1].prediction for d in (ds, 1e4 * ds + 1e6))
+    >>> bool(abs((far - 1e6) / 1e4 - near)[1:].max() < 1e-3)
+    True
+    """
+
+    learner: Learner
+    scale: Scale = Scale()  # with Scale("range") d′ and y stay in [−1, 1]
+
+    def __post_init__(self) -> None:
+        scale = checks.of_kind(Scale, "a Scale() or Scale('range')")
+        checks.fields(self, learner=instance, scale=scale)
+
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> ScaledState:
+        learner = self.learner.init(num_features, dtype, key=key)
+        return ScaledState(self.scale.init(1, dtype), learner)
+
+    def predict(self, state: ScaledState, x: ArrayLike) -> Array:
+        y = self.learner.predict(state.learner, x)
+        return self.scale.unscaled(state.scale, y[None])[0]
+
+    def learn(self, state: ScaledState, sample: Sample) -> ScaledState:
+        scale = sample.keep(self.scale.after(state.scale, sample.d[None]), state.scale)
+        return ScaledState(scale, self.learner.learn(state.learner, self._scaled(state, sample)))
+
+    def info(self, state: ScaledState, sample: Sample) -> dict[str, Any]:
+        return self.learner.info(state.learner, self._scaled(state, sample))
+
+    def _scaled(self, state: ScaledState, sample: Sample) -> Sample:
+        return sample.with_target(self.scale.apply(state.scale, sample.d[None])[0])

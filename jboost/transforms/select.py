@@ -1,7 +1,5 @@
 """Select: the few columns that matter, found while the stream runs."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -18,22 +16,17 @@ CLEARLY, BEYOND_CHANCE = 2.0, 8.0
 
 
 class SelectState(NamedTuple):
-    """The selection among r columns. All sums and means start at 0.
+    """The selection among r columns. All sums and means start at 0."""
 
-    columns: the numbers of the selected columns, (most,); 0, 1, … at the start.
-    samples: n, the number of samples so far.
-    mean: the mean of d.
-    power: the variance of d.
-    product: c, the covariance of each column and d, (r,).
-    square: v, the mean square of each column, (r,).
-    """
+    columns: Array  # the numbers of the selected columns, (most,); 0, 1, … at the start
+    samples: Array  # n, the number of samples so far
+    mean: Array  # of d
+    power: Array  # the variance of d
+    product: Array  # c, the covariance of each column and d, (r,)
+    square: Array  # v, the mean square of each column, (r,)
 
-    columns: Array
-    samples: Array
-    mean: Array
-    power: Array
-    product: Array
-    square: Array
+
+Selection = SelectState | tuple[()]  # () where no column is left out
 
 
 @model
@@ -44,22 +37,14 @@ class Select(Transform):
 
     The score is the part of the target's variance that column i explains by itself. When the best
     column that is left out explains clearly more than the weakest selected one, the two are
-    exchanged. Exchanges are rare, so the learner behind sees each of its few columns for long. Its
-    cost does not grow with r², and its error does not grow with r. If there are no more columns
-    than ``most``, all are kept.
-
-    Select does not find a column that matters only together with others and explains nothing by
-    itself: a tree behind it (``experiments/bench/nonlinear.py``) misses the input to split at.
+    exchanged. Exchanges are rare, so the learner behind sees each of its few columns for long. If
+    there are no more columns than ``most``, all are kept. Select does not find a column that
+    matters only together with others and explains nothing by itself.
 
     Columns must be centred: put :class:`jboost.Scale` before it. The learner behind should forget
-    (``Newton(0.99)``, or any step size), as it at first treats a new column like the one it
-    replaced.
+    (``Newton(0.99)``), as it at first treats a new column like the one it replaced.
 
-    Args:
-      most: how many columns to keep, at least 1.
-
-    >>> import numpy as np
-    >>> import jboost as jb
+    >>> import numpy as np, jboost as jb
     >>> rng = np.random.default_rng(0)
     >>> xs = rng.normal(size=(500, 50)).astype(np.float32)
     >>> ds = xs[:, 31] - xs[:, 7]
@@ -68,7 +53,7 @@ class Select(Transform):
     [7, 31]
     """
 
-    most: int = static()
+    most: int = static()  # how many columns to keep, at least 1
 
     def __post_init__(self) -> None:
         checks.fields(self, most=checks.a_whole_number(at_least=1))
@@ -80,29 +65,25 @@ class Select(Transform):
     def width(self, num_features: int) -> int:
         return min(self.most, num_features)
 
-    def init(
-        self, num_features: int, dtype: DType = None, *, key: Key = None
-    ) -> SelectState | tuple[()]:
-        del key
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> Selection:
         if num_features <= self.most:
-            return ()  # nothing is left out, so nothing need be known
+            return ()
         dtype = dtype_of(dtype)
         zero, zeros = jnp.zeros((), dtype), jnp.zeros(num_features, dtype)
         columns = jnp.arange(self.most, dtype=jnp.int32)
         return SelectState(columns, zero, zero, zero, zeros, zeros)
 
-    def apply(self, state: SelectState | tuple[()], x: ArrayLike) -> Array:
+    def apply(self, state: Selection, x: ArrayLike) -> Array:
         x = jnp.asarray(x)
         x = jnp.where(usable(x), x, jnp.nan)
         return x[state.columns] if isinstance(state, SelectState) else x
 
-    def learn(self, state: SelectState | tuple[()], sample: Sample) -> SelectState | tuple[()]:
+    def learn(self, state: Selection, sample: Sample) -> Selection:
         if not isinstance(state, SelectState):
             return state
         columns, n, mean, power, product, square = state
         x, d = known(sample.x, mean.dtype), sample.d
-        n = n + 1
-        z = d - mean
+        n, z = n + 1, d - mean
         mean = mean + z / n
         deviation = z * (n - 1) / n  # of d from the new mean: 0 at the first sample
         power = power + (z * deviation - power) / n
@@ -124,5 +105,4 @@ class Select(Transform):
 
 
 def _first(numbers: Array, where: Array) -> Array:
-    """Return the least of the numbers where the condition holds."""
     return jnp.min(jnp.where(where, numbers, jnp.iinfo(numbers.dtype).max))

@@ -1,25 +1,4 @@
-"""OnChange: streams that change at once, noticed by the error and answered inside the state.
-
-The detector is Page's cumulative sum of log-likelihood ratios. It compares two claims: that errors
-are k times as large as usual, and that they are as usual.
-
-    v = ½ (1 − 1/k²) e²/σ² − log k but at most 2,    g ← max(0, g + v),    alarm where g > h
-
-| letter | name          | meaning                                                           |
-|--------|---------------|-------------------------------------------------------------------|
-| σ      |               | the usual size of errors, see :mod:`.error_scale`                 |
-| k      | `factor`      | how many times as large they are after a change worth acting on   |
-| h      | `threshold`   | how much evidence it takes, in nats                               |
-
-A single error adds at most 2 to g, however absurd it is, so an alarm takes at least twenty. σ is
-robust like a median: heavy tails do not move it. Errors that become three times as large or more
-are noticed after 20 to 25 samples, errors that become twice as large after 55 to 75.
-
-E. S. Page, Continuous inspection schemes, Biometrika 41, 1954; D. V. Hinkley, Inference about the
-change-point from cumulative sum tests, Biometrika 58, 1971.
-"""
-
-from __future__ import annotations
+"""OnChange: a learner that notices by its errors that the stream has changed at once."""
 
 from typing import Any, NamedTuple
 
@@ -31,8 +10,7 @@ from jboost.core import DType, Key, Learner, Number, Sample, State, Wrapper, che
 from jboost.core.learner import instance, required_key
 from jboost.core.numerics import dtype_of
 from jboost.learners.newton import CovarianceState, RootState
-from jboost.transforms.pipelines import PipelineState
-from jboost.transforms.target import ScaledState
+from jboost.transforms.pipelines import PipelineState, ScaledState
 from jboost.wrappers.error_scale import DEVIATION, ErrorScale
 
 WARM_UP, PER_FEATURE = 100, 10  # samples without an alarm: at least, and for each column
@@ -42,28 +20,17 @@ NEWTON = (RootState, CovarianceState)
 
 
 class Detector(NamedTuple):
-    """The detector of changes. All numbers are 0 at the start.
+    """The detector of changes. All numbers are 0 at the start."""
 
-    usual: the usual size of errors since the last alarm.
-    excess: g, the evidence since the last alarm.
-    samples: the number of samples that were learned; it wraps at 2³².
-    changes: the number of alarms.
-    last: the value of ``samples`` at the last alarm; 0 if there was none.
-    """
-
-    usual: ErrorScale
-    excess: Array
-    samples: Array
-    changes: Array
-    last: Array
+    usual: ErrorScale  # the usual size of errors since the last alarm
+    excess: Array  # g, the evidence since the last alarm
+    samples: Array  # the number of samples that were learned; it wraps at 2³²
+    changes: Array  # the number of alarms
+    last: Array  # the value of ``samples`` at the last alarm; 0 if there was none
 
 
 class OnChangeState(NamedTuple):
-    """The state of a learner that answers changes.
-
-    detector: the detector of changes.
-    learner: the state of the learner.
-    """
+    """The state of a learner that answers changes."""
 
     detector: Detector
     learner: State
@@ -73,37 +40,35 @@ class OnChangeState(NamedTuple):
 class OnChange(Wrapper):
     """A learner that begins anew where the stream does.
 
-    At an alarm it acts before it learns the sample that raised the alarm:
+    The detector is Page's cumulative sum of log-likelihood ratios. It compares two claims: that
+    errors are k times as large as usual, and that they are as usual.
 
-    * "restart" is for learners of any kind: they forget everything. Scales of inputs and targets
-      are kept.
+        v = ½ (1 − 1/k²) e²/σ² − log k but at most 2,    g ← max(0, g + v),    alarm where g > h
+
+    σ is the usual size of errors (:mod:`.error_scale`), which heavy tails do not move. A single
+    error adds at most 2 to g, so an alarm takes at least twenty. Errors that become three times as
+    large are noticed after 20 to 25 samples, errors that become twice as large after 55 to 75.
+    ``experiments/bench/intervals.py`` measures how fast a learner then recovers.
+
+    At an alarm the learner acts before it learns the sample that raised the alarm:
+
+    * "restart" is for learners of any kind: they forget everything but the scales of inputs and
+      targets.
     * "inflate" gives every Newton learner inside (also in boosters, pipelines, Gauss–Newton and
       combiners) the variance P that it started with. It keeps its coefficients until new samples
-      contradict them. A Newton by itself recovers as fast as after a restart, a booster more
-      slowly.
+      contradict them. A booster recovers more slowly than after a restart.
 
     Around a booster OnChange acts on all of it. Inside, as in ``boost(OnChange(Newton()), m)``, it
-    acts on those copies whose errors grow. After the start and after an alarm the detector waits
-    for ``warm_up`` samples: the errors of a learner that has just begun say nothing of a change.
-
-    ``experiments/bench/intervals.py`` has the figures. After an abrupt change of all coefficients
-    Newton(0.999) is back at twice the noise after 79 samples, without OnChange after 2,779. Where
-    the noise is so large that the errors only double, a learner that forgets within 100 samples
-    recovers almost as soon by itself. Of the paper's eight sets only california, whose rows are
-    ordered by place, raises alarms, and there OnChange helps.
-
-    Besides the learner's reports, ``info`` has ``alarm`` (whether this sample raises one),
-    ``changes`` (how many alarms there were so far) and ``last`` (how many samples were learned
-    before the last alarm; 0 if there was none).
+    acts on those copies whose errors grow. Besides the learner's reports, ``info`` has ``alarm``
+    (whether this sample raises one), and ``changes`` and ``last`` as in the state.
 
     Args:
-      learner: any learner.
       action: "restart" or "inflate".
       factor: k > 1; with k = 3, errors up to 1.6 times as large as usual are no evidence.
-      threshold: h > 0.
+      threshold: h > 0, the evidence that it takes, in nats.
       memory: N ≥ 1, the number of samples over which the usual size of errors is taken.
-      warm_up: the number of samples without an alarm after the start or an alarm; by default 10 per
-        column, and at least 100.
+      warm_up: the number of samples without an alarm after the start or an alarm, as the errors of
+        a learner that has just begun say nothing; by default 10 per column, and at least 100.
 
     >>> import jax.numpy as jnp, jboost as jb
     >>> xs, ds = jb.streams.stationary(jax.random.key(0), 2000)
@@ -114,6 +79,9 @@ class OnChange(Wrapper):
     (1, True)
     >>> bool(jb.mse(model, xs, ds) < 0.5 * jb.mse(jb.Newton(0.999), xs, ds))
     True
+
+    References: E. S. Page, Continuous inspection schemes, Biometrika 41, 1954; D. V. Hinkley,
+    Inference about the change-point from cumulative sum tests, Biometrika 58, 1971.
     """
 
     learner: Learner
@@ -173,19 +141,13 @@ class OnChange(Wrapper):
         k, h = jnp.asarray(self.factor, g.dtype), jnp.asarray(self.threshold, g.dtype)
         z = jnp.exp(usual.offset(e)) / DEVIATION  # |e|/σ, at most 4
         v = jnp.minimum((1 - 1 / (k * k)) * z * z / 2 - jnp.log(k), LARGEST)
-        warm_up = self.warm_up
-        if warm_up is None:
-            warm_up = max(WARM_UP, PER_FEATURE * sample.x.shape[0])
+        default = max(WARM_UP, PER_FEATURE * sample.x.shape[0])
+        warm_up = default if self.warm_up is None else self.warm_up
         g = jnp.where(usual.samples >= warm_up, jnp.maximum(g + v, 0), 0)
         alarm = g > h
         usual = jax.tree.map(lambda new: jnp.where(alarm, 0, new), usual.after(e, self.memory))
-        after = Detector(
-            usual,
-            jnp.where(alarm, 0, g),
-            t + 1,
-            changes + alarm.astype(t.dtype),
-            jnp.where(alarm, t, last),
-        )
+        g, last = jnp.where(alarm, 0, g), jnp.where(alarm, t, last)
+        after = Detector(usual, g, t + 1, changes + alarm.astype(t.dtype), last)
         return sample.keep(after, state.detector)
 
 
@@ -199,10 +161,8 @@ def _acted(action: str, state: State, fresh: State) -> State:
             return new
         return new._replace(w=old.w, turn=old.turn) if _is_newton(old) else old
 
-    def is_unit(node: Any) -> bool:
-        return isinstance(node, (*BEHIND_SCALES, *NEWTON))
-
-    return jax.tree.map(act, state, fresh, is_leaf=is_unit)
+    units = (*BEHIND_SCALES, *NEWTON)
+    return jax.tree.map(act, state, fresh, is_leaf=lambda node: isinstance(node, units))
 
 
 def _is_newton(node: Any) -> bool:

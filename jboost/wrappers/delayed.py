@@ -1,11 +1,8 @@
 """Late answers: predict now, learn when the answer comes, in the order of the answers.
 
-:class:`Delayed` is a learner whose answers come a fixed number of samples late, inside any run.
-:class:`Pending` is for answers that come in any order, each with the id of its question. Both hold
-a fixed number of open questions.
+:class:`Delayed` has answers that come a fixed number of samples late, inside any run.
+:class:`Pending` has answers that come in any order, each with the id of its question.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -23,19 +20,13 @@ MISSING = 1e30
 
 
 class DelayedState(NamedTuple):
-    """The state of a learner with late answers. All numbers are 0 at the start.
+    """The state of a learner with late answers. All numbers are 0 at the start."""
 
-    x, d, weight: the samples that wait, a row for each: (delay, r), (delay,) and (delay,).
-    row: the row of the oldest sample, which the next one replaces.
-    waiting: the number of samples that wait, at most ``delay``.
-    learner: the state of the learner.
-    """
-
-    x: Array
-    d: Array
-    weight: Array
-    row: Array
-    waiting: Array
+    x: Array  # the inputs that wait, (delay, r)
+    d: Array  # their targets, (delay,)
+    weight: Array  # their weights, (delay,)
+    row: Array  # the row of the oldest sample, which the next one replaces
+    waiting: Array  # the number of samples that wait, at most ``delay``
     learner: State
 
 
@@ -49,16 +40,11 @@ class Delayed(Wrapper):
     learner itself, bit for bit. Memory is ``delay`` samples, whatever the length of the stream.
 
     Time is counted in samples that can be learned: a sample with an unusable d (or x) does not wait
-    and delays no other. ``repeats`` counts as that many samples. The ``weight`` of a sample waits
-    with it.
+    and delays no other. ``repeats`` counts as that many samples. A sample's ``weight`` waits too.
 
     A transform inside that looks back at earlier inputs (``Lags``) sees those that were learned. To
     lag by inputs that are known at once, put it before: ``pipeline(Lags(inputs=2), Delayed(…))``.
     Lagged *targets* must stay inside, or the answers would arrive early.
-
-    Args:
-      learner: any learner.
-      delay: a whole number of samples, at least 0.
 
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(1000)
@@ -68,7 +54,7 @@ class Delayed(Wrapper):
     """
 
     learner: Learner
-    delay: int = static()
+    delay: int = static()  # at least 0
 
     def __post_init__(self) -> None:
         checks.fields(self, learner=instance, delay=checks.a_whole_number(at_least=0))
@@ -94,9 +80,8 @@ class Delayed(Wrapper):
                 _write(values, row, jnp.where(good, new, old))
                 for values, new, old in zip((x, d, weight), newest, oldest, strict=True)
             )
-            late = self.learner.sample(
-                learner, oldest[0], oldest[1], weight=oldest[2], key=sample.key
-            )
+            late_x, late_d, late_weight = oldest
+            late = self.learner.sample(learner, late_x, late_d, weight=late_weight, key=sample.key)
             learner = self.learner.learn(learner, late.only_if(good & (waiting == self.delay)))
             row = jnp.where(good, (row + 1) % self.delay, row)
             waiting = jnp.where(good, jnp.minimum(waiting + 1, self.delay), waiting)
@@ -106,23 +91,15 @@ class Delayed(Wrapper):
 
 
 class PendingState(NamedTuple):
-    """The open questions, the learner, and counts that wrap at 2³². All numbers start at 0.
-
-    id, when, x, open: a row per question: its id, the count ``asked`` when it came, its input, and
-      whether the question is open (False where the row is free).
-    asked: the number of questions.
-    dropped: the number of questions that gave up their row before they were answered.
-    unknown: the number of answers to no open question.
-    learner: the state of the learner.
-    """
+    """The open questions, a row each, and counts that wrap at 2³². All numbers start at 0."""
 
     id: Array
-    when: Array
+    when: Array  # the count ``asked`` when the question came
     x: Array
-    open: Array
-    asked: Array
-    dropped: Array
-    unknown: Array
+    open: Array  # whether the question is open; False where the row is free
+    asked: Array  # the number of questions
+    dropped: Array  # the number of questions that gave up their row before they were answered
+    unknown: Array  # the number of answers to no open question
     learner: State
 
 
@@ -136,21 +113,15 @@ class Pending(Wrapper):
     Both are pure and work under ``jit`` and in a scan. When the answer comes, the learner learns
     (x, d) with the x that was asked. If every answer comes at once, this is an ordinary run.
 
-    There is room for ``capacity`` open questions. A question beyond that replaces the oldest one,
-    whose answer will then be unknown. A question whose id is open already replaces that one. Both
-    cases are counted in ``state.dropped``. An answer to no open question changes nothing but the
-    count ``state.unknown``. An answer that is not usable (NaN) changes nothing: the question stays
-    open.
+    A question beyond the ``capacity`` replaces the oldest one, whose answer will then be unknown. A
+    question whose id is open already replaces that one. Both cases are counted in
+    ``state.dropped``. An answer to no open question changes nothing but the count
+    ``state.unknown``. An unusable answer (NaN) changes nothing: the question stays open.
 
     ``update`` answers a sample at once and touches no open question. So a service can start from a
     run over recorded data, and it can be saved and loaded with its open questions.
 
-    Args:
-      learner: any learner.
-      capacity: how many questions may be open at a time, at least 1.
-
-    >>> import jax.numpy as jnp
-    >>> import jboost as jb
+    >>> import jax.numpy as jnp, jboost as jb
     >>> service = Pending(jb.NLMS(1.0, epsilon=0.0), capacity=2)
     >>> state = service.init(1)
     >>> for id, x in [(7, 1.0), (8, 2.0), (9, 4.0)]:
@@ -163,30 +134,20 @@ class Pending(Wrapper):
     """
 
     learner: Learner
-    capacity: int = static()
+    capacity: int = static()  # how many questions may be open at a time, at least 1
 
     def __post_init__(self) -> None:
         checks.fields(self, learner=instance, capacity=checks.a_whole_number(at_least=1))
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> PendingState:
-        dtype, n = dtype_of(dtype), self.capacity
-        zero = jnp.zeros((), jnp.uint32)
-        return PendingState(
-            id=jnp.zeros(n, jnp.int32),
-            when=jnp.zeros(n, jnp.uint32),
-            x=jnp.zeros((n, num_features), dtype),
-            open=jnp.zeros(n, bool),
-            asked=zero,
-            dropped=zero,
-            unknown=zero,
-            learner=self.learner.init(num_features, dtype, key=key),
-        )
+        dtype, n, zero = dtype_of(dtype), self.capacity, jnp.zeros((), jnp.uint32)
+        ids, when, is_open = (jnp.zeros(n, kind) for kind in (jnp.int32, jnp.uint32, bool))
+        x = jnp.zeros((n, num_features), dtype)
+        learner = self.learner.init(num_features, dtype, key=key)
+        return PendingState(ids, when, x, is_open, zero, zero, zero, learner)
 
     def ask(self, state: PendingState, id: ArrayLike, x: ArrayLike) -> tuple[Array, PendingState]:
-        """Return the prediction for x, and the state that remembers the question.
-
-        ``id`` is any whole number of 32 bits.
-        """
+        """Return the prediction for x, and the state that remembers it; ``id`` has 32 bits."""
         id, x = jnp.asarray(id, jnp.int32), jnp.asarray(x, state.x.dtype)
         prediction = self.learner.predict(state.learner, x)
         same = state.open & (state.id == id)
@@ -215,8 +176,7 @@ class Pending(Wrapper):
     ) -> PendingState:
         """Return the state after learning the answer to a question; ``key`` is the run's."""
         same = state.open & (state.id == jnp.asarray(id, jnp.int32))
-        d = jnp.asarray(d, state.x.dtype)
-        row, asked = jnp.argmax(same), jnp.any(same)
+        d, row, asked = jnp.asarray(d, state.x.dtype), jnp.argmax(same), jnp.any(same)
         late = self.learner.sample(state.learner, _read(state.x, row), d, weight=weight, key=key)
         return state._replace(
             open=state.open & ~(same & usable(d)),

@@ -3,16 +3,13 @@
     v = log|e| − log u, but within ±2,    log u ← log u + a v,    a = max(4/(n + 3), 1/N)
 
 u is the usual size, e the n-th error that is not 0, and N the ``memory``. No error moves log u by
-more than 2a, however wild it is. Other units of e add a constant to log u and leave v as it is.
-Once u has settled, the mean of v is 0 whatever the distribution of the errors; a test for change
-relies on that. The gain 4/n, as in :mod:`jboost.transforms.moments`, makes the large errors of a
-learner that has just begun fade as n⁻⁴ or faster.
+more than 2a. Once u has settled, the mean of v is 0 whatever the units and the distribution of the
+errors; a test for change relies on that. The gain 4/n, as in :mod:`jboost.transforms.units`,
+makes the large errors of a learner that has just begun fade as n⁻⁴ or faster.
 
 Errors of exactly 0 do not count. Some streams begin with nothing but zeros, which a learner that
 has seen nothing predicts exactly; a u of almost 0 would then take thousands of samples to grow.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -22,36 +19,29 @@ from jax.typing import ArrayLike, DTypeLike
 
 RECENCY = 3  # of the gain 4/(n + 3)
 FARTHEST = 2.0  # the bound of |v|: e² ≈ 7.4 times as large or as small as usual
-
 # σ/u of Gaussian errors: the root of E[clip(log|z| + log c, ±2)] = 0, as 1.4826 is for the MAD.
 DEVIATION = 1.7760725
 
 
 class ErrorScale(NamedTuple):
-    """The usual size of errors.
+    """The usual size of errors."""
 
-    samples: n, the number of errors that were not 0; 0 at the start.
-    log: log u; 0 at the start, where it has no meaning.
-    """
-
-    samples: Array
-    log: Array
+    samples: Array  # n, the number of errors that were not 0; 0 at the start
+    log: Array  # log u; 0 at the start, where it has no meaning
 
     @classmethod
-    def zeros(cls, dtype: DTypeLike) -> ErrorScale:
-        """Return the scale before any error."""
+    def zeros(cls, dtype: DTypeLike) -> "ErrorScale":
         return cls(jnp.zeros((), dtype), jnp.zeros((), dtype))
 
     @property
     def known(self) -> Array:
-        """Whether there was an error."""
         return self.samples > 0
 
     def offset(self, e: Array) -> Array:
         """Return v of an error, the logarithm of its size over the usual size; 0 for the first."""
         return jnp.where(self.known, jnp.clip(_log(e) - self.log, -FARTHEST, FARTHEST), 0)
 
-    def after(self, e: Array, memory: ArrayLike) -> ErrorScale:
+    def after(self, e: Array, memory: ArrayLike) -> "ErrorScale":
         """Return the scale after one more error; an error of 0 leaves it as it was."""
         n = self.samples + 1  # in float32 this ends at 2²⁴, long after 1/N is the larger gain
         a = jnp.maximum((RECENCY + 1) / (n + RECENCY), 1 / jnp.asarray(memory, n.dtype))

@@ -1,35 +1,4 @@
-"""Intervals: prediction intervals d̂ ± h around any learner, whose coverage is held online.
-
-| method      | h                         | q                                             |
-|-------------|---------------------------|-----------------------------------------------|
-| "conformal" | q u √exp g(d̂)             | follows the coverage                          |
-| "newton"    | q u √(1 + xᵀPx)           | follows the coverage                          |
-| "gaussian"  | q u √(1 + xᵀPx) = z σ̂ √…  | the normal quantile z, times σ/u              |
-
-| letter | name        | meaning                                                                 |
-|--------|-------------|-------------------------------------------------------------------------|
-| 1 − α  | `coverage`  | the part of the answers that is to lie inside                           |
-| e      |             | d − d̂                                                                   |
-| u      |             | the usual size of e, or of e/√(1 + xᵀPx); see :mod:`.error_scale`       |
-| g      | `local`     | a learner's estimate of log|e| − log u from d̂, within ±2                |
-| P      |             | the inverse Hessian of a Newton learner                                 |
-| η      | `step`      | how fast q follows                                                      |
-
-q follows the coverage by adaptive conformal inference. It starts at z σ/u, and
-
-    log q ← log q + η (1{|d − d̂| > h} − α)
-
-So in any window of n samples the coverage is off by exactly (log q at its start − log q at its
-end)/(η n), whatever the stream does. With η = 0.03 that is less than 2 % in 2,000 samples unless q
-changed by a factor of 3. The first steps are larger, 1/√(n + 9). Nothing depends on the units of
-the errors.
-
-I. Gibbs, E. Candès, Adaptive conformal inference under distribution shift, NeurIPS 2021;
-A. N. Angelopoulos, E. Candès, R. J. Tibshirani, Conformal PID control for time series prediction,
-NeurIPS 2023.
-"""
-
-from __future__ import annotations
+"""Intervals: prediction intervals d̂ ± h around any learner, whose coverage is held online."""
 
 import math
 from typing import Any, NamedTuple
@@ -55,44 +24,50 @@ WIDEST = 2 * math.log(LARGEST)  # the bound of log h: beyond it exp would overfl
 
 
 class IntervalsState(NamedTuple):
-    """The state of a learner with intervals.
-
-    learner: the state of the learner.
-    scale: the usual size u of its errors.
-    log_q: log q, at the start log(z σ/u).
-    local: the state of the learner of g; () without one.
-    """
+    """The state of a learner with intervals."""
 
     learner: State
-    scale: ErrorScale
-    log_q: Array
-    local: State
+    scale: ErrorScale  # the usual size u of the errors
+    log_q: Array  # log q, at the start log(z σ/u)
+    local: State  # of the learner of g; () without one
 
 
 @model
 class Intervals(Wrapper):
     """A learner that says how far off its estimate may be. Its estimates are the learner's.
 
+    | method      | h                         | q                                             |
+    |-------------|---------------------------|-----------------------------------------------|
+    | "conformal" | q u √exp g(d̂)             | follows the coverage                          |
+    | "newton"    | q u √(1 + xᵀPx)           | follows the coverage                          |
+    | "gaussian"  | q u √(1 + xᵀPx) = z σ̂ √…  | the normal quantile z, times σ/u              |
+
+    u is the usual size of e = d − d̂, or of e/√(1 + xᵀPx), as :mod:`.error_scale` has it. P is the
+    inverse Hessian of a Newton learner. g is a learner's estimate of log|e| − log u from d̂, as
+    errors are often larger for some estimates than for others: by default a regression on
+    (1, d̂, d̂²), half of which is believed, for O(1) a sample.
+
+    q follows the coverage by adaptive conformal inference. It starts at z σ/u, and
+
+        log q ← log q + η (1{|d − d̂| > h} − α)
+
+    So in any window of n samples the coverage is off by exactly (log q at its start − log q at its
+    end)/(η n), whatever the stream does. The first steps are larger, 1/√(n + 9). Nothing depends on
+    the units of the errors. ``experiments/bench/intervals.py`` compares the methods: "conformal" is
+    narrower, and "gaussian" promises no coverage, as 1 + xᵀPx is far too large with few samples.
+
     Besides the learner's reports, ``info`` has ``low`` and ``high``, the ends of the interval, and
     ``covered``, whether d lies between them (False where d is not usable). Before the first answer
     the interval is (−∞, ∞). ``observe=jb.intervals.band`` records low and high over a run, and
     :func:`interval` gives them for one x.
 
-    Put it around the whole model, where d has the units of the stream: ``Intervals(pipeline(…))``.
-
-    Errors are often larger for some estimates than for others. g is a regression of log|e| on
-    (1, d̂, d̂²), half of which is believed; it costs O(1) a sample. On the paper's eight sets it
-    makes the intervals 8 % narrower on average, on mv 24 %, and at most 1 % wider. The variance of
-    Newton's estimate, 1 + xᵀPx, does not do that: it hardly varies where there are many samples,
-    and is far too large where there are few (ypmsd: 40 % wider). "gaussian" relies on it and covers
-    between 86 % and 95 % there. ``experiments/bench/intervals.py`` has the figures.
-
     Args:
-      learner: any learner; for "newton" and "gaussian" a ``Newton``, ``ForwardNewton`` or
-        ``GaussNewton``, also in a pipeline and in wrappers such as ``ScaleTarget`` or ``OnChange``.
-      coverage: 1 − α, in (0, 1).
-      method: "conformal", "newton" or "gaussian", as above.
-      step: η > 0.
+      learner: any learner, such as the whole ``pipeline(…)``, where d has the units of the stream;
+        for "newton" and "gaussian" a ``Newton``, ``ForwardNewton`` or ``GaussNewton``, also in a
+        pipeline and in wrappers such as ``ScaleTarget`` or ``OnChange``.
+      coverage: 1 − α in (0, 1), the part of the answers that is to lie inside.
+      method: "conformal", "newton" or "gaussian".
+      step: η > 0, how fast q follows.
       memory: N ≥ 1, the number of samples over which u is taken.
       local: for "conformal": a learner of g from the one input d̂, or None for g = 0.
 
@@ -104,6 +79,10 @@ class Intervals(Wrapper):
     >>> inside = (low <= ds) & (ds <= high)
     >>> [round(float(half.mean()), 2) for half in (inside[:2000], inside[2000:])]
     [0.9, 0.9]
+
+    References: I. Gibbs, E. Candès, Adaptive conformal inference under distribution shift, NeurIPS
+    2021; A. N. Angelopoulos, E. Candès, R. J. Tibshirani, Conformal PID control for time series
+    prediction, NeurIPS 2023.
     """
 
     learner: Learner
@@ -125,11 +104,7 @@ class Intervals(Wrapper):
         )
         if self.method != "conformal":
             checks.assign(self, local=None)
-            if not self.learner.knows_leverage:
-                raise TypeError(
-                    f"method {self.method!r} wants a Newton learner, as such or in a pipeline; "
-                    f"got {self.learner!r}. Pass method='conformal' for any other"
-                )
+            check_leverage(f"method {self.method!r}", self.learner, "method='conformal'")
 
     @property
     def needs_key(self) -> bool:
@@ -182,6 +157,15 @@ class Intervals(Wrapper):
             log_h = log_h + jnp.clip(g, -FARTHEST, FARTHEST) / 2
         h = jnp.exp(jnp.minimum(log_h, WIDEST))
         return y, s, jnp.where(state.scale.known, h, jnp.inf)
+
+
+def check_leverage(setting: str, learner: Learner, alternative: str) -> None:
+    """Refuse a setting that asks a learner for its leverage, where it does not know it."""
+    if not learner.knows_leverage:
+        raise TypeError(
+            f"{setting} wants a Newton learner, as such or in a pipeline; got {learner!r}. "
+            f"Pass {alternative} for any other"
+        )
 
 
 def interval(model: Learner, state: State, x: ArrayLike) -> tuple[Array, Array]:

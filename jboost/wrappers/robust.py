@@ -1,14 +1,4 @@
-"""Huber: an outlier changes the learner no more than an error of a few deviations would.
-
-| letter | name        | meaning                                                    |
-|--------|-------------|------------------------------------------------------------|
-| k      | `threshold` | errors beyond k deviations are outliers                    |
-| s      | `scale`     | running median of the sizes of the errors                  |
-| σ̂      |             | 1.4826 s: the deviation of Gaussian errors with median s   |
-| e      |             | d − d̂                                                      |
-"""
-
-from __future__ import annotations
+"""Huber: an outlier changes the learner no more than an error of a few deviations would."""
 
 from typing import Any, NamedTuple
 
@@ -29,25 +19,18 @@ LONGEST_RUN = 8  # errors in a row on one side of s: happens by chance once in 2
 
 
 class Median(NamedTuple):
-    """The running median of positive numbers of any size.
+    """The running median of positive numbers of any size."""
 
-    s: the median; 0 before the first number.
-    n: the count that sets the gain of s, 1 at the start.
-    run: how many of the latest numbers, in a row, lay above s, or below it if negative; 0 at the
-      start.
-    """
-
-    s: Array
-    n: Array
-    run: Array
+    s: Array  # the median; 0 before the first number
+    n: Array  # the count that sets the gain of s, 1 at the start
+    run: Array  # how many numbers in a row lay above s, negative if below; 0 at the start
 
     @classmethod
-    def zeros(cls, dtype: DTypeLike) -> Median:
-        """Return the median before any number."""
+    def zeros(cls, dtype: DTypeLike) -> "Median":
         zero = jnp.zeros((), dtype)
         return cls(zero, zero + 1, zero)
 
-    def after(self, size: Array) -> Median:
+    def after(self, size: Array) -> "Median":
         """Return the median after one more number ≥ 0; a number of 0 leaves it as it was.
 
             log s ← log s ± a/2,    a = max(GAIN/n, SLOWEST)
@@ -75,13 +58,9 @@ class Median(NamedTuple):
 
 
 class HuberState(NamedTuple):
-    """The state of a learner under Huber's loss.
+    """The state of a learner under Huber's loss."""
 
-    scale: the running median of |e|.
-    learner: the state of the learner.
-    """
-
-    scale: Median
+    scale: Median  # of |e|
     learner: State
 
 
@@ -92,32 +71,25 @@ class Huber(Wrapper):
         acts_on="weight":  learn d with weight min(1, k σ̂/|e|)
         acts_on="target":  learn d̂ + clip(e, ±k σ̂) with the full weight
 
-    As with Hampel, a sample with |e| > ``reject`` σ̂ is not learned at all: while the P of a Newton
-    is large even a small weight moves it far, and to an SGD that begins k σ̂ is still a large error.
+    Here e = d − d̂, and σ̂ is 1.4826 times the running median of |e| before the sample, which is the
+    deviation of Gaussian errors. A sample with |e| > ``reject`` σ̂ is not learned at all, as with
+    Hampel: while the P of a Newton is large even a small weight moves it far.
 
     For a learner of the SGD family both are the exact gradient of Huber's loss. For Newton the
     first is iteratively reweighted least squares, the second Huber's method of modified residuals;
     their fixed point is the same. With the second, nothing inside the learner, such as a scale or
     an emphasis, ever sees the outlier.
 
-    σ̂ is a running median of the errors before the sample. So a single absurd target does not
-    matter, whatever its size, and other units give the same weights. The very first error sets σ̂
-    and is not learned. Errors that stay large are a change, not outliers: σ̂ follows within some
-    twenty samples.
+    The size of a single absurd target does not matter, and other units give the same weights. The
+    very first error sets σ̂ and is not learned. Errors that stay large are a change, not outliers:
+    σ̂ follows within some twenty samples.
 
-    The cost: clean samples beyond k σ̂ count less. With Gaussian errors k = 1.345 loses 5 % of the
-    samples' worth, k = 3 loses nothing. Use a large k, or no Huber, where large targets matter:
-    with skewed errors it learns towards their median, and where most errors are almost 0 (a target
-    that is 0 except in a tenth of the samples) it takes the others for outliers.
+    With Gaussian errors k = 1.345 loses 5 % of the samples' worth, k = 3 loses nothing. Use a large
+    k, or no Huber, where large targets matter: with skewed errors it learns towards their median,
+    and where most errors are almost 0 it takes the others for outliers.
 
     Besides the learner's reports, ``info`` has ``share``: the part of the sample, or of its error,
     that is learned.
-
-    Args:
-      learner: any learner.
-      threshold: k > 0.
-      reject: at least k; None never rejects, which is Huber's loss itself.
-      acts_on: "weight" or "target".
 
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(5000)
@@ -134,8 +106,8 @@ class Huber(Wrapper):
     """
 
     learner: Learner
-    threshold: Number = 3.0
-    reject: Number | None = 30.0
+    threshold: Number = 3.0  # k > 0
+    reject: Number | None = 30.0  # at least k; None never rejects, as in Huber's loss itself
     acts_on: str = static(default="weight")
 
     def __post_init__(self) -> None:
@@ -167,11 +139,7 @@ class Huber(Wrapper):
         return super().info(state, sample) | {"share": share}
 
     def _share(self, state: HuberState, sample: Sample) -> tuple[Array, Array, Array]:
-        """Return d̂, e and the share of the sample that is learned.
-
-        e is 0 where the sample is not good. The share is min(1, k σ̂/|e|), 1 where e is 0, and 0
-        beyond ``reject`` σ̂.
-        """
+        """Return d̂, e (0 if the sample is not good) and the share of the sample to learn."""
         estimate = self.predict(state, sample.x)
         e = jnp.where(sample.good, sample.d - estimate, 0)
         sigma, size = jnp.asarray(GAUSSIAN, e.dtype) * state.scale.s, jnp.abs(e)

@@ -1,7 +1,5 @@
 """Scored: a learner that keeps its own score while it runs."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
@@ -9,17 +7,12 @@ import jax.numpy as jnp
 
 from jboost.core import DType, Key, Learner, Sample, State, Wrapper, checks, metrics, model
 from jboost.core.learner import instance
+from jboost.core.metrics import Metric
 from jboost.wrappers.intervals import Intervals, interval
-
-Metrics = Any  # a metric, or a pytree of metrics
 
 
 class ScoredState(NamedTuple):
-    """The state of a scored learner.
-
-    metrics: the states of the metrics.
-    learner: the state of the learner.
-    """
+    """The state of a scored learner."""
 
     metrics: State
     learner: State
@@ -31,12 +24,8 @@ class Scored(Wrapper):
 
     ``scores(state)`` has their values; ``info`` reports those before the sample, as ``scores``. The
     metrics are part of the state, so they go on where a run was cut. A sample that is not learned,
-    because of its x or d or because its weight or repeats are 0, does not count. A sample that is
-    repeated counts once.
-
-    Args:
-      learner: any learner; for ``Coverage``, one with :class:`jboost.Intervals`.
-      metrics: a metric, or a pytree of them.
+    because of its x or d or because its weight or repeats are 0, does not count; a repeated sample
+    counts once.
 
     >>> import jboost as jb
     >>> from jboost.core.metrics import MSE, R2
@@ -47,13 +36,13 @@ class Scored(Wrapper):
     [('all', 0.877), ('late', 0.22)]
     """
 
-    learner: Learner
-    metrics: Metrics = metrics.MSE()
+    learner: Learner  # for ``Coverage``, one with ``Intervals``
+    metrics: Any = metrics.MSE()  # a metric, or a pytree of metrics
 
     def __post_init__(self) -> None:
         checks.fields(self, learner=instance)
         for metric in self._metrics:
-            checks.instance("metrics", metric, metrics.Metric, "a metric such as MSE(), or several")
+            checks.instance("metrics", metric, Metric, "a metric such as MSE(), or several")
         if self._uses_intervals and not isinstance(self.learner, Intervals):
             raise TypeError(
                 "a metric of intervals wants a learner that has some, jboost.Intervals(learner); "
@@ -61,7 +50,7 @@ class Scored(Wrapper):
             )
 
     @property
-    def _metrics(self) -> list[metrics.Metric]:
+    def _metrics(self) -> list[Metric]:
         return jax.tree.leaves(self.metrics, is_leaf=metrics.is_metric)
 
     @property
@@ -76,14 +65,10 @@ class Scored(Wrapper):
         # NaN marks a sample that does not count. A choice between the states of the metrics before
         # and after would copy their windows at every step.
         d = jnp.where(sample.counts, sample.d, jnp.nan)
-        bounds = ()
-        if self._uses_intervals:
-            bounds = interval(self.learner, state.learner, sample.x)
-        prediction = self.predict(state, sample.x)
-        return ScoredState(
-            metrics.update(self.metrics, state.metrics, d, prediction, *bounds),
-            self.learner.learn(state.learner, sample),
-        )
+        x, prediction = sample.x, self.predict(state, sample.x)
+        bounds = interval(self.learner, state.learner, x) if self._uses_intervals else ()
+        scored = metrics.update(self.metrics, state.metrics, d, prediction, *bounds)
+        return ScoredState(scored, self.learner.learn(state.learner, sample))
 
     def scores(self, state: ScoredState) -> Any:
         """Return the value of every metric so far."""

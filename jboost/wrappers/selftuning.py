@@ -1,22 +1,4 @@
-"""SelfTuning: a learner that tunes its own settings while the stream runs.
-
-Beside the learner's state S it carries the derivative G = ∂S/∂φ in the natural coordinates φ of the
-tuned settings, by the chain rule through every update. So at each sample the estimate has a slope
-h = ∂d̂/∂φ, and to first order the error is that of a linear model in φ with the input h. Recursive
-least squares finds the φ that would have done better. In system identification this is called the
-recursive prediction error method.
-
-| letter | name               | meaning                                                        |
-|--------|--------------------|----------------------------------------------------------------|
-| φ      | `phi`              | natural coordinates of the tuned settings (log μ, logit β)     |
-| G      | `slopes`           | ∂S/∂φ, a derivative of the whole state for each coordinate     |
-| h      |                    | ∂d̂/∂φ                                                          |
-| σ²     | `power` / `mass`   | mean square of the errors so far, with forgetting              |
-| P, β   | `tuner`            | variance and forgetting factor of the least squares            |
-| Δ      | `trust`            | the largest move of a coordinate at one sample                 |
-"""
-
-from __future__ import annotations
+"""SelfTuning: a learner that tunes its own settings while the stream runs."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -36,30 +18,21 @@ from jboost.settings import leaves
 from jboost.settings import spaces as _spaces
 from jboost.settings.surrogates import relaxed
 
-# Chosen with SGD on ten streams, from steps 10 times too small and 10 times too large. Among Δ from
-# 0.2 to 0.5 the last has the best worst case: 2.8 % above the error of the best step, on nine of
-# the streams. Ridges from 0.01 to 0.1 hardly differ. experiments/guides/tuning.md has the tenth
-# stream, and streams that were not used for this choice.
+# Chosen with SGD on ten streams, from steps 10 times too small and 10 times too large: among Δ from
+# 0.2 to 0.5 the last has the best worst case, and ridges from 0.01 to 0.1 hardly differ.
+# experiments/guides/tuning.md has the figures, also for streams that this choice did not use.
 TUNER, TRUST = Newton(forgetting=0.999, ridge=0.03), 0.5
 
 
 class SelfTuningState(NamedTuple):
-    """The state of a learner that tunes itself.
+    """The state of a learner that tunes itself."""
 
-    learner: S, the state of the learner.
-    phi: φ, at the start that of the given settings.
-    slopes: G, of the structure of S; None in place of whole numbers.
-    tuner: the state of the least squares.
-    power: the sum of the squared errors, with forgetting; 0 at the start.
-    mass: the sum of the weights, with forgetting; 0 at the start.
-    """
-
-    learner: State
-    phi: Array
-    slopes: State
-    tuner: NewtonState
-    power: Array
-    mass: Array
+    learner: State  # S
+    phi: Array  # φ, at the start that of the given settings
+    slopes: State  # G, of the structure of S; None in place of whole numbers
+    tuner: NewtonState  # P; its coefficients are 0 between samples
+    power: Array  # the sum of the squared errors, with forgetting; 0 at the start
+    mass: Array  # the sum of the weights, with forgetting; 0 at the start
 
 
 @model
@@ -67,6 +40,12 @@ class SelfTuning(Wrapper):
     """A learner whose chosen settings follow the stream, from wherever they start.
 
         φ ← φ + clip(P h e/σ², ±Δ),    P⁻¹ ← β P⁻¹ + h hᵀ/σ²,    S, G ← update and its derivative
+
+    φ are the natural coordinates of the tuned settings (log μ, logit β). Beside the learner's state
+    S, the wrapper carries G = ∂S/∂φ by the chain rule through every update. So each estimate has a
+    slope h = ∂d̂/∂φ, and to first order its error e is that of a linear model in φ with the input h,
+    for which recursive least squares find the φ that would have done better. σ² is the mean square
+    of the errors so far, with forgetting. This is the recursive prediction error method.
 
     The scales of inputs and targets do not matter. With n tuned numbers, a step takes about 1 + n
     times the time of the learner's, and the state about 1 + n times the memory.
@@ -76,15 +55,13 @@ class SelfTuning(Wrapper):
     not noticed: start too low rather than too high.
 
     ``weight`` is that of the sample, for the learner and for tuning. ``repeats`` means that many
-    updates. Whole numbers of repeats inside the learner are differentiated as
-    :mod:`jboost.settings.surrogates` says. Besides the learner's reports, ``info`` has the tuned
-    settings by name.
+    updates; inside the learner they are differentiated as :mod:`jboost.settings.surrogates` says.
+    Besides the learner's reports, ``info`` has the tuned settings by name.
 
     Args:
-      learner: any learner.
-      wrt: names of its settings, as for :func:`jboost.hypergradient`.
-      tuner: the least squares that move φ, a ``Newton``; its forgetting is the memory of tuning.
-      trust: Δ > 0.
+      wrt: names of the learner's settings, as for :func:`jboost.hypergradient`.
+      tuner: the least squares that move φ, a ``Newton``; its forgetting β is the memory of tuning.
+      trust: Δ > 0, the largest move of a coordinate at one sample.
       spaces: (low, high) by name, for settings whose range is not known.
 
     >>> import jboost as jb
@@ -128,10 +105,8 @@ class SelfTuning(Wrapper):
 
     def _start(self, dtype: DTypeLike) -> Array:
         """Return φ of the given values."""
-        coordinates = [
-            _spaces.start(name, space, value, dtype) for name, _, space, value in self._tuned
-        ]
-        return jnp.concatenate([jnp.ravel(coordinate) for coordinate in coordinates])
+        starts = (_spaces.start(name, space, v, dtype) for name, _, space, v in self._tuned)
+        return jnp.concatenate([jnp.ravel(coordinate) for coordinate in starts])
 
     def _values(self, phi: Array) -> dict[str, Array]:
         """Return the tuned settings at φ by name, each in its own shape."""
@@ -158,30 +133,23 @@ class SelfTuning(Wrapper):
             return _floats(state), state
 
         slopes, state = jax.jacfwd(floats, has_aux=True)(phi)
-        zero = jnp.zeros((), dtype)
+        slopes = [jnp.moveaxis(slope, -1, 0) for slope in slopes]
+        tuner, zero = self.tuner.init(phi.size, dtype), jnp.zeros((), dtype)
         return SelfTuningState(
-            learner=state,
-            phi=phi,
-            slopes=_with_floats(
-                state, [jnp.moveaxis(slope, -1, 0) for slope in slopes], others=False
-            ),
-            tuner=self.tuner.init(phi.size, dtype),
-            power=zero,
-            mass=zero,
+            state, phi, _with_floats(state, slopes, others=False), tuner, zero, zero
         )
 
     def predict(self, state: SelfTuningState, x: ArrayLike) -> Array:
         return self._at(state.phi).predict(state.learner, x)
 
     def learn(self, state: SelfTuningState, sample: Sample) -> SelfTuningState:
-        single = sample.replace(repeats=1)
-        return sample.repeat(lambda state: self._learn_once(state, single), state, guard=False)
+        once = partial(self._learn_once, sample.replace(repeats=1))
+        return sample.repeat(once, state, guard=False)
 
     def info(self, state: SelfTuningState, sample: Sample) -> dict[str, Any]:
-        reported = self._at(state.phi).info(state.learner, sample)
-        return reported | self._values(state.phi)
+        return self._at(state.phi).info(state.learner, sample) | self._values(state.phi)
 
-    def _learn_once(self, state: SelfTuningState, sample: Sample) -> SelfTuningState:
+    def _learn_once(self, sample: Sample, state: SelfTuningState) -> SelfTuningState:
         phi, dtype = state.phi, state.phi.dtype
 
         def step(phi: Array, floats: list[Array]) -> tuple[tuple[Array, list[Array]], State]:
@@ -193,10 +161,11 @@ class SelfTuning(Wrapper):
             values = (phi, _floats(state.learner))
             return jax.jvp(step, values, (direction, slopes), has_aux=True)
 
-        directions = jnp.eye(phi.size, dtype=dtype)
-        (y, _), (h, slopes), after = jax.vmap(along, out_axes=(None, 0, None))(
-            directions, jax.tree.leaves(state.slopes)
+        every, directions = (
+            jax.vmap(along, out_axes=(None, 0, None)),
+            jnp.eye(phi.size, dtype=dtype),
         )
+        (y, _), (h, slopes), after = every(directions, jax.tree.leaves(state.slopes))
 
         good, lam = sample.good, sample.weight
         e = jnp.where(good, sample.d - y.astype(dtype), 0)
@@ -208,18 +177,17 @@ class SelfTuning(Wrapper):
         tuner = self.tuner.update(state.tuner, h.astype(dtype) / sigma, e / sigma, weight=lam)
         most = jnp.asarray(self.trust, dtype)
         sound = [jnp.where(usable(slope), slope, 0) for slope in slopes]
-        new = SelfTuningState(
-            learner=after,
+        new = state._replace(
             phi=phi + jnp.clip(tuner.w, -most, most),
-            slopes=_with_floats(after, sound, others=False),
             tuner=tuner._replace(w=jnp.zeros_like(phi)),
             power=power,
             mass=mass,
         )
-        old = state._replace(learner=after)  # the learner itself leaves out a sample that is bad
-        chosen = jax.tree.map(partial(jnp.where, good & moves), new, old)
-        slopes = jax.tree.map(partial(jnp.where, good), new.slopes, old.slopes)
-        return chosen._replace(slopes=slopes)
+        chosen = jax.tree.map(partial(jnp.where, good & moves), new, state)
+        slopes = _with_floats(after, sound, others=False)
+        slopes = jax.tree.map(partial(jnp.where, good), slopes, state.slopes)
+        # The learner itself leaves out a sample that is not good.
+        return chosen._replace(learner=after, slopes=slopes)
 
 
 def _is_float(leaf: Array) -> bool:

@@ -1,17 +1,9 @@
 """Several targets at once: a learner whose d and whose estimate are (q,). Made by :func:`targets`.
 
 All targets together give, to rounding, what q runs would give. What does not depend on a target is
-computed and stored once (:class:`Shared`):
-
-* A linear learner changes its coefficients by w ← w + g (d − wᵀx). The gain g, and in it Newton's
-  inverse P, is the same for every target: one P and q vectors w are enough.
-* Behind transforms that look at x alone, all q learners see the same x′.
-
-A learner that weighs a sample by its target, as a booster does, needs a P for each target
-(:class:`Separate`).
+computed and stored once (:class:`Shared`). A learner that weighs a sample by its target, as a
+booster does, is separate for each target (:class:`Separate`).
 """
-
-from __future__ import annotations
 
 from typing import Any, ClassVar
 
@@ -51,10 +43,7 @@ class Targets(Learner):
 
 @model
 class Separate(Targets):
-    """A learner for each target; each of its settings is one value, or one per target.
-
-    The state is the learner's, with the targets along the first axis.
-    """
+    """A learner for each target, along the first axis of the state and of its reports."""
 
     learner: Learner
     q: int = static()
@@ -80,12 +69,9 @@ class Separate(Targets):
         return self._each("learn", state, sample)
 
     def info(self, state: State, sample: Sample) -> dict[str, Any]:
-        """Return what each learner reports, with the targets along the first axis."""
         return self._each("info", state, sample)
 
     def _each(self, method: str, state: State, sample: Sample) -> Any:
-        """Return what ``learn`` or ``info`` of each learner gives for its own target."""
-
         def call(learner: Learner, state: State, d: Array, good: Array, weight: Array) -> Any:
             alone = sample.replace(d=d, good=good, weight=weight)
             return getattr(learner, method)(state, alone)
@@ -100,6 +86,7 @@ class Shared(Targets):
 
         w_j ← w_j + g (d_j − w_jᵀx),    g the w that the learner makes of w = 0 and the target 1
 
+    The gain, and in it Newton's inverse P, is the same for every target: one P is enough.
     The state is the learner's, but w is (q, r) and ``ScaleTarget`` has a scale for each target. A
     missing target leaves its w_j and its scale as they are. The gain and the transforms count x
     while any target is there, so a target that is often missing learns a little slower than alone.
@@ -109,8 +96,7 @@ class Shared(Targets):
     q: int = static()
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
-        state = self.learner.init(num_features, dtype, key=key)
-        return _widened(self.learner, state, self.q)
+        return _widened(self.learner, self.learner.init(num_features, dtype, key=key), self.q)
 
     def predict(self, state: State, x: ArrayLike) -> Array:
         return _predict(self.learner, state, x)
@@ -144,8 +130,8 @@ def _learn(learner: Learner, state: State, sample: Sample) -> State:
         *_, last = inputs = learner.inputs(state, sample.x)
         transformed = sample.with_input(last, learner.learner.takes_missing)
         transforms = learner.transforms_after(state, inputs, together)
-        inner = _learn(learner.learner, state.learner, transformed)
-        return state._replace(transforms=transforms, learner=inner)
+        after = _learn(learner.learner, state.learner, transformed)
+        return state._replace(transforms=transforms, learner=after)
     if isinstance(learner, ScaleTarget):
         answer = jnp.where(sample.good, sample.d, jnp.nan)  # NaN leaves a target's scale as it is
         scaled = sample.with_target(learner.scale.apply(state.scale, answer))
@@ -161,13 +147,11 @@ def _learn(learner: Learner, state: State, sample: Sample) -> State:
 def targets(learner: Learner, q: int, *, share: bool = True) -> Targets:
     """Make a learner of q targets: ``predict`` gives (q,), ``update`` takes d of shape (q,).
 
-    With ``share`` (the default) the targets share what they can: the inverse of ``Newton`` and
-    ``ForwardNewton``, the gain of ``SGD`` and ``NLMS``, also inside ``ScaleTarget`` and behind
-    ``Scale``, ``Bias``, ``Impute``, ``Polynomial`` and ``RandomFourier``. Any other learner is
-    separate for each target. Where a row lacks some of its targets, a shared learner counts its x
-    for all targets; with ``share=False`` the targets are separate there too.
-
-    Models that draw do so alike for every target, as q runs with one key would.
+    With ``share`` the targets share what they can: the inverse of ``Newton`` and ``ForwardNewton``,
+    the gain of ``SGD`` and ``NLMS``, also inside ``ScaleTarget`` and behind ``Scale``, ``Bias``,
+    ``Impute``, ``Polynomial`` and ``RandomFourier``. Any other learner is separate for each target.
+    Where a row lacks some of its targets, a shared learner counts its x for all targets. Models
+    that draw do so alike for every target, as q runs with one key would.
 
     Args:
       learner: any learner; where it is separate, a setting may have one value per target, (q,).
@@ -191,9 +175,8 @@ def targets(learner: Learner, q: int, *, share: bool = True) -> Targets:
 
 def _can_share(learner: Learner) -> bool:
     """Return whether targets can share the learner, as :class:`Shared` does."""
-    if isinstance(learner, Pipeline):
-        of_x_alone = all(isinstance(transform, OF_X_ALONE) for transform in learner.transforms)
+    if isinstance(learner, (Pipeline, ScaleTarget)):
+        transforms = learner.transforms if isinstance(learner, Pipeline) else ()
+        of_x_alone = all(isinstance(transform, OF_X_ALONE) for transform in transforms)
         return of_x_alone and _can_share(learner.learner)
-    if isinstance(learner, ScaleTarget):
-        return _can_share(learner.learner)
     return isinstance(learner, LINEAR)

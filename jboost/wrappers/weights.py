@@ -1,10 +1,4 @@
-"""Which samples count, and how much: weights that come with the data, and a budget for answers.
-
-:class:`WeightColumn` takes the weight of each sample from a column of its x. :class:`Budget` learns
-a part of the samples only, for streams where every answer must be paid for.
-"""
-
-from __future__ import annotations
+"""Which samples count: weights that come with the data, and a budget for answers that cost."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,21 +8,11 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jboost.core import (
-    DType,
-    Key,
-    Learner,
-    Number,
-    Sample,
-    State,
-    Wrapper,
-    checks,
-    draws,
-    model,
-    static,
-)
+from jboost.core import DType, Key, Learner, Number, Sample, State, Wrapper, checks, model, static
+from jboost.core.draws import uniform
 from jboost.core.learner import instance, required_key
 from jboost.core.numerics import dtype_of, known, real, usable
+from jboost.wrappers.intervals import check_leverage
 
 MEMORY = 100  # samples over which the mean uncertainty is taken
 
@@ -38,15 +22,9 @@ class WeightColumn(Wrapper):
     """A learner whose samples bring their weight along, in a column of x that it does not see.
 
     The weight multiplies the ``weight`` of an update. A sample whose weight is 0, negative or not
-    usable is left out: it leaves the state as it was, bit for bit. The state is the learner's
-    state, so a run may go on with the learner alone.
+    usable is left out. The state is the learner's, so a run may go on with the learner alone.
 
-    Args:
-      learner: any learner, on the other columns.
-      column: the number of the column of weights; by default −1, the last.
-
-    >>> import numpy as np
-    >>> import jboost as jb
+    >>> import numpy as np, jboost as jb
     >>> xs, ds = map(np.asarray, jb.streams.duffing(500))
     >>> weights = np.where(np.arange(500) < 250, 1.0, 0.0)
     >>> state, _ = jb.run(WeightColumn(jb.Newton()), np.column_stack([xs, weights]), ds)
@@ -56,7 +34,7 @@ class WeightColumn(Wrapper):
     """
 
     learner: Learner
-    column: int = static(default=-1)
+    column: int = static(default=-1)  # the number of the column; −1 is the last
 
     def __post_init__(self) -> None:
         checks.fields(self, learner=instance, column=checks.a_whole_number(at_least=-(2**31)))
@@ -94,18 +72,12 @@ class WeightColumn(Wrapper):
 
 
 class BudgetState(NamedTuple):
-    """The state of a learner on a budget. All numbers are 0 at the start.
+    """The state of a learner on a budget. All numbers are 0 at the start."""
 
-    t, wraps: the number of samples so far, as two words: t wraps at 2³², and ``wraps`` counts that.
-    used: the number of answers asked for; it wraps at 2³².
-    doubt: ū, the mean of recent uncertainties.
-    learner: the state of the learner.
-    """
-
-    t: Array
-    wraps: Array
-    used: Array
-    doubt: Array
+    t: Array  # the number of samples so far; it wraps at 2³²
+    wraps: Array  # how often t has wrapped
+    used: Array  # the number of answers asked for; it wraps at 2³²
+    doubt: Array  # ū, the mean of recent uncertainties
     learner: State
 
 
@@ -116,9 +88,9 @@ class Budget(Wrapper):
         ask with probability min(1, ρ u/ū),    ρ the rate, u = uncertainty(state, x)
 
     where ū is the mean of u over about the last hundred samples. Without ``uncertainty`` every
-    sample has the probability ρ. With it, uncertain samples have a higher one; where u varies so
-    much that min(1, ·) cuts often, less than a part ρ is asked for. A draw is a function of the key
-    and of the sample's number, so a run cut anywhere and resumed is the same run.
+    sample has the probability ρ. Where u varies so much that min(1, ·) cuts often, less than a part
+    ρ is asked for. A draw is a function of the key and of the sample's number, so a run cut
+    anywhere and resumed is the same run.
 
     In a run over recorded data, answers that were not asked for are not looked at. Live,
     ``wants(state, x, key)`` says whether to get the answer. Where it says no, call ``update`` all
@@ -126,13 +98,11 @@ class Budget(Wrapper):
     learner's reports, ``info`` has ``asked``: whether the answer is asked for.
 
     Args:
-      learner: any learner.
       rate: ρ in (0, 1].
       uncertainty: "leverage" (of a Newton learner, also in a pipeline or a wrapper), or a function
         of the learner's state and x, ≥ 0.
 
-    >>> import jax
-    >>> import jboost as jb
+    >>> import jax, jboost as jb
     >>> xs, ds = jb.streams.stationary(jax.random.key(0), 2000)
     >>> model = Budget(jb.Newton(), rate=0.1)
     >>> state, trace = jb.run(model, xs, ds, key=jax.random.key(1))
@@ -151,11 +121,8 @@ class Budget(Wrapper):
                 "uncertainty must be 'leverage', a function of (state, x) or None; "
                 f"got {self.uncertainty!r}"
             )
-        if self.uncertainty == "leverage" and not self.learner.knows_leverage:
-            raise TypeError(
-                "uncertainty='leverage' wants a Newton learner, as such or in a pipeline; "
-                f"got {self.learner!r}. Pass a function of (state, x) for any other"
-            )
+        if self.uncertainty == "leverage":
+            check_leverage("uncertainty='leverage'", self.learner, "a function of (state, x)")
 
     @property
     def needs_key(self) -> bool:
@@ -172,12 +139,11 @@ class Budget(Wrapper):
 
     def learn(self, state: BudgetState, sample: Sample) -> BudgetState:
         asked, u = self._draw(state, sample.x, sample.key)
-        t = state.t + 1
         # A learner is far more uncertain at its start than later: those u must fade quickly.
         gain = jnp.maximum(4 / (state.t.astype(u.dtype) + 4), 1 / MEMORY)
         after = state._replace(
-            t=t,
-            wraps=state.wraps + (t == 0).astype(jnp.uint32),
+            t=state.t + 1,
+            wraps=state.wraps + (state.t + 1 == 0).astype(jnp.uint32),
             used=state.used + asked.astype(jnp.uint32),
             doubt=state.doubt + gain * (u - state.doubt),
         )
@@ -192,12 +158,11 @@ class Budget(Wrapper):
         """Return whether to ask, and u."""
         dtype = state.doubt.dtype
         chance, u = jnp.asarray(self.rate, dtype), jnp.ones((), dtype)
-        uncertainty = self.uncertainty
-        if isinstance(uncertainty, str):
-            uncertainty = self.learner.leverage
+        leverage, uncertainty = self.learner.leverage, self.uncertainty
+        uncertainty = leverage if isinstance(uncertainty, str) else uncertainty
         if uncertainty is not None:
             u = jnp.asarray(uncertainty(state.learner, known(x, dtype)), dtype)
             usual = (state.doubt > 0) & (u >= 0)
             chance = jnp.where(usual, chance * u / jnp.where(usual, state.doubt, 1), chance)
         key = jax.random.fold_in(required_key(key), 1)  # the learner draws with the key itself
-        return draws.uniform(key, (state.t, state.wraps), 1, dtype)[0] < chance, u
+        return uniform(key, (state.t, state.wraps), 1, dtype)[0] < chance, u

@@ -27,8 +27,8 @@ from jboost.transforms import (
     Scale,
     ScaleTarget,
 )
-from jboost.transforms.moments import Moments
 from jboost.transforms.pipelines import pipeline
+from jboost.transforms.units import Moments
 
 KEY = jax.random.key(4)
 NOISE = 0.1
