@@ -44,29 +44,23 @@ class RunningMean(Learner):
         return sample.keep(MeanState(state.total.add(lam * sample.d), state.weight.add(lam)), state)
 
 
-class LastState(NamedTuple):
-    """The state of a persistent prediction."""
-
-    d: Array  # the newest target, 0 at the start
-
-
 @model
 class LastValue(Learner):
-    """The newest target as the prediction of the next (persistence), 0 before the first.
+    """The newest target, which is the state, as the prediction of the next; 0 before the first.
 
     >>> learner = LastValue()
     >>> float(learner.predict(learner.update(learner.init(1), jnp.zeros(1), 3.0), jnp.zeros(1)))
     3.0
     """
 
-    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> LastState:
-        return LastState(jnp.zeros((), dtype_of(dtype)))
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> Array:
+        return jnp.zeros((), dtype_of(dtype))
 
-    def predict(self, state: LastState, x: ArrayLike) -> Array:
-        return state.d
+    def predict(self, state: Array, x: ArrayLike) -> Array:
+        return state
 
-    def learn(self, state: LastState, sample: Sample) -> LastState:
-        return sample.keep(LastState(sample.d), state)
+    def learn(self, state: Array, sample: Sample) -> Array:
+        return sample.keep(sample.d, state)
 
 
 def bagging(learner: Learner, m: int = 20) -> Boosted:

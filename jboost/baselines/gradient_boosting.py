@@ -104,7 +104,11 @@ class GradientChain(Wrapper):
 
     def _chained(self, state: ChainState, x: ArrayLike) -> tuple[Array, Array, Array]:
         """Return h of each copy, the partial sum before each copy, and the last partial sum."""
-        h = copies.each(lambda a, state: a.predict(state, x), self.learner, self.m, state.learners)
+
+        def predict(learner: Learner, state: State) -> Array:
+            return learner.predict(state, x)
+
+        h = copies.each(predict, self.learner, self.m, state.learners)
         D = jnp.asarray(self.bound, h.dtype)
         h = jnp.clip(h, -D, D)
 

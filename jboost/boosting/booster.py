@@ -30,7 +30,6 @@ from jboost.learners.newton import ForwardNewton
 RLS_COMBINER = ForwardNewton(forgetting=0.999, ridge=1.0, max_variance=100.0, shrink=True)
 
 Row = Array | None  # the row of one learner, or None where a number holds for all learners
-
 COMBINER = 2**31  # what is folded into a key for the combiner; a learner's number is smaller
 
 
@@ -107,9 +106,11 @@ class Boosted(Learner):
     def estimates(self, state: BoostedState, x: ArrayLike) -> Array:
         """Return the estimate of each learner, (m,)."""
 
+        def predict(learner: Learner, state: State) -> Array:
+            return learner.predict(state, x)
+
         groups = zip(self.groups, self.sizes, state.learners, strict=True)
-        estimates = [self._each(lambda a, state: a.predict(state, x), *group) for group in groups]
-        return jnp.concatenate(estimates)
+        return jnp.concatenate([self._each(predict, *group) for group in groups])
 
     def learn(self, state: BoostedState, sample: Sample) -> BoostedState:
         # Each repeat draws anew, as t has moved on.

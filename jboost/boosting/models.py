@@ -1,7 +1,6 @@
 """The paper's six models under the paper's names: aliases of :func:`jboost.boost`.
 
-Each also takes the arguments of :class:`Common`. ``literal`` means no cap on P, no guard on SGD's
-step, and the normalised SGD combiner too.
+Each also takes the arguments of :class:`Common`.
 """
 
 from typing import TypedDict, Unpack
@@ -20,7 +19,7 @@ class Common(TypedDict, total=False):
     dependence: Number  # c ≥ 0, by default 1
     combiner: Learner | None  # a learner of the predictions, by default as for `jboost.boost`
     chain: str  # "prefix" or "scan", two ways to compute the same chain
-    literal: bool  # whether to follow the printed recursion to the letter, in order to reproduce it
+    literal: bool  # whether to reproduce the printed recursion: no cap on P, no guard on SGD too
 
 
 def _sgd(m: int, mode: Mode, target_mse: Number, step_size: Number, common: Common) -> Boosted:

@@ -79,6 +79,7 @@ class Refined(Learner):
         return RefinedState(self.mix.learn(state.mix, sample), correction, judge)
 
     def _both(self, state: RefinedState, x: ArrayLike) -> Array:
+        """Return p and q."""
         x = jnp.asarray(x)
         p = self.mix.predict(state.mix, x)
         return jnp.stack([p, p + self.correction.predict(state.correction, x - p)])

@@ -25,6 +25,7 @@ def gain(without: Array, with_it: Array, unit: Array) -> Array:
 
 
 def bounded(odds: Array) -> Array:
+    """Return odds within their bounds."""
     return jnp.clip(odds, LOWEST, HIGHEST)
 
 

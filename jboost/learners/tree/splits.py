@@ -39,7 +39,7 @@ class Search(NamedTuple):
     mean: Array  # (r,) the mean of each input
     spread: Array  # (r,) the mean absolute deviation of each input
     cuts: Array  # (r, C) where the candidate cuts are
-    score: Array  # (r C + 1, r + 1) the sums S to the right of each cut, at last over all samples
+    score: Array  # (r C + 1, r + 1) the sums S right of each cut; the last row is over all samples
     power: Array  # (r C + 1, r + 1) the sums V
     cross: Array  # (r C + 1, r + 1) the sums W
 
@@ -55,6 +55,7 @@ class Cut(NamedTuple):
 
 
 def start(num_features: int, num_cuts: int, dtype: DTypeLike) -> Search:
+    """Return the search of a region without samples."""
     inputs = jnp.zeros(num_features, dtype)
     sums = jnp.zeros((num_features * num_cuts + 1, num_features + 1), dtype)
     cuts = jnp.zeros((num_features, num_cuts), dtype)
