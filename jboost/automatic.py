@@ -44,6 +44,10 @@ class Seeded(Learner):
     The library's other models insist on a key. Here runs without a key use that of ``seed``, and
     draw the same numbers.
 
+    Args:
+      learner: any learner.
+      seed: names the key that is taken where none is given.
+
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(100)
     >>> model = Seeded(jb.boost(jb.SGD(0.1), 3, target_mse=0.1, mode=jb.RandomUpdate()))

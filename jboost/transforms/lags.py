@@ -30,6 +30,10 @@ class Lags(Transform):
     enters no lags. Put Lags before a booster, not inside: where a mode draws which samples a
     learner updates on, the lags inside that learner would be those of the drawn samples.
 
+    Args:
+      inputs: p ≥ 0.
+      targets: q ≥ 0; at least one of the two is above 0.
+
     >>> lags = Lags(inputs=1, targets=2)
     >>> state = lags.init(1)
     >>> for x, d in ([1.0], 10.0), ([2.0], 20.0), ([3.0], 30.0):
@@ -40,8 +44,8 @@ class Lags(Transform):
     [ 3.  2. 20. 10.]
     """
 
-    inputs: int = static(default=0)  # p ≥ 0
-    targets: int = static(default=0)  # q ≥ 0; at least one of the two is above 0
+    inputs: int = static(default=0)
+    targets: int = static(default=0)
 
     def __post_init__(self) -> None:
         count = checks.a_whole_number(at_least=0)

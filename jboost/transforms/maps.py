@@ -45,11 +45,14 @@ class Polynomial(Transform):
     For degree 2 that makes r + r(r + 1)/2 columns. Put :class:`Scale` before it: products of large
     numbers are larger still, and a sample with a product beyond 1e15 is not learned.
 
+    Args:
+      degree: at least 2.
+
     >>> Polynomial().apply((), jnp.array([2.0, 3.0])).tolist()
     [2.0, 3.0, 4.0, 6.0, 9.0]
     """
 
-    degree: int = static(default=2)  # at least 2
+    degree: int = static(default=2)
 
     def __post_init__(self) -> None:
         checks.fields(self, degree=checks.a_whole_number(at_least=2))
@@ -148,13 +151,16 @@ class Impute(Transform):
     Before the first value of a column that mean is 0. Put :class:`Scale` first: it lets missing
     entries pass, and behind it the mean is near 0 from the start, whatever the units.
 
+    Args:
+      indicators: whether to append, for each column, 1 where its entry was missing.
+
     >>> impute = Impute(indicators=True)
     >>> state = impute.update(impute.init(2), jnp.array([3.0, jnp.nan]))
     >>> impute.apply(state, jnp.array([jnp.nan, 7.0])).tolist()
     [3.0, 7.0, 1.0, 0.0]
     """
 
-    indicators: bool = static(default=False)  # append, for each column, 1 where it was missing
+    indicators: bool = static(default=False)
 
     @property
     def fills_missing(self) -> bool:

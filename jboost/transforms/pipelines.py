@@ -145,6 +145,10 @@ class ScaleTarget(Wrapper):
     A target that wanders takes m along. Inputs that wander with it, such as its own lags, must do
     the same: put :class:`Scale` before the learner.
 
+    Args:
+      learner: any learner.
+      scale: how to scale; with ``Scale("range")`` d′ and y stay in [−1, 1].
+
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(500)
     >>> model = ScaleTarget(jb.NLMS(0.1))
@@ -154,7 +158,7 @@ class ScaleTarget(Wrapper):
     """
 
     learner: Learner
-    scale: Scale = Scale()  # with Scale("range") d′ and y stay in [−1, 1]
+    scale: Scale = Scale()
 
     def __post_init__(self) -> None:
         scale = checks.of_kind(Scale, "a Scale() or Scale('range')")

@@ -44,6 +44,9 @@ class Select(Transform):
     Columns must be centred: put :class:`jboost.Scale` before it. The learner behind should forget
     (``Newton(0.99)``), as it at first treats a new column like the one it replaced.
 
+    Args:
+      most: how many columns to keep, at least 1.
+
     >>> import numpy as np, jboost as jb
     >>> rng = np.random.default_rng(0)
     >>> xs = rng.normal(size=(500, 50)).astype(np.float32)
@@ -53,7 +56,7 @@ class Select(Transform):
     [7, 31]
     """
 
-    most: int = static()  # how many columns to keep, at least 1
+    most: int = static()
 
     def __post_init__(self) -> None:
         checks.fields(self, most=checks.a_whole_number(at_least=1))

@@ -63,6 +63,15 @@ class OnChange(Wrapper):
     acts on those copies whose errors grow. Besides the learner's reports, ``info`` has ``alarm``
     (whether this sample raises one), and ``changes`` and ``last`` as in the state.
 
+    Args:
+      learner: any learner.
+      action: "restart" or "inflate".
+      factor: k > 1; with 3, errors up to 1.6 times as large as usual are no evidence.
+      threshold: h > 0, the evidence that an alarm takes, in nats.
+      memory: at least 1, the number of samples over which σ is taken.
+      warm_up: samples without an alarm at the start and after one; None is 10 per column, at
+        least 100.
+
     >>> import jax.numpy as jnp, jboost as jb
     >>> xs, ds = jb.streams.stationary(jax.random.key(0), 2000)
     >>> ds = jnp.where(jnp.arange(2000) < 1000, ds, 2.0 - ds)
@@ -79,10 +88,10 @@ class OnChange(Wrapper):
 
     learner: Learner
     action: str = static(default="restart")
-    factor: Number = 3.0  # k > 1; errors up to 1.6 times as large as usual are then no evidence
-    threshold: Number = 39.0  # h > 0, the evidence that an alarm takes, in nats
-    memory: Number = 1000.0  # at least 1, the number of samples over which σ is taken
-    warm_up: int | None = static(default=None)  # at least 0; None: 10 per column, at least 100
+    factor: Number = 3.0
+    threshold: Number = 39.0
+    memory: Number = 1000.0
+    warm_up: int | None = static(default=None)
 
     def __post_init__(self) -> None:
         checks.fields(

@@ -42,6 +42,10 @@ class Delayed(Wrapper):
     lag by inputs that are known at once, put it before: ``pipeline(Lags(inputs=2), Delayed(…))``.
     Lagged *targets* must stay inside, or the answers would arrive early.
 
+    Args:
+      learner: any learner.
+      delay: a whole number of samples, at least 0.
+
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(1000)
     >>> late = [jb.mse(Delayed(jb.Newton(0.99), delay), xs, ds) for delay in (0, 10)]
@@ -50,7 +54,7 @@ class Delayed(Wrapper):
     """
 
     learner: Learner
-    delay: int = static()  # at least 0
+    delay: int = static()
 
     def __post_init__(self) -> None:
         checks.fields(self, learner=instance, delay=checks.a_whole_number(at_least=0))
@@ -113,6 +117,10 @@ class Pending(Wrapper):
     ``update`` answers a sample at once and touches no open question. So a service can start from a
     run over recorded data, and it can be saved and loaded with its open questions.
 
+    Args:
+      learner: any learner.
+      capacity: how many questions may be open at a time, at least 1.
+
     >>> import jax.numpy as jnp, jboost as jb
     >>> service = Pending(jb.NLMS(1.0, epsilon=0.0), capacity=2)
     >>> state = service.init(1)
@@ -126,7 +134,7 @@ class Pending(Wrapper):
     """
 
     learner: Learner
-    capacity: int = static()  # how many questions may be open at a time, at least 1
+    capacity: int = static()
 
     def __post_init__(self) -> None:
         checks.fields(self, learner=instance, capacity=checks.a_whole_number(at_least=1))

@@ -112,6 +112,14 @@ class Intervals(Wrapper):
     and "gaussian" want a ``Newton``, ``ForwardNewton`` or ``GaussNewton``, also in a pipeline and
     in wrappers such as ``ScaleTarget`` or ``OnChange``.
 
+    Args:
+      learner: any learner; for "newton" and "gaussian" one that knows its leverage.
+      coverage: 1 − α in (0, 1), the part of the answers that is to lie inside.
+      method: "conformal", "newton" or "gaussian", as above.
+      step: η > 0, how fast q follows.
+      memory: at least 1, the number of samples over which u is taken.
+      local: for "conformal", a learner of g from the one input d̂; None for g = 0.
+
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(4000)
     >>> model = Intervals(jb.Newton(0.99), coverage=0.9)
@@ -130,11 +138,11 @@ class Intervals(Wrapper):
     """
 
     learner: Learner
-    coverage: Number = 0.9  # 1 − α in (0, 1), the part of the answers that is to lie inside
+    coverage: Number = 0.9
     method: str = static(default="conformal")
-    step: Number = 0.03  # η > 0, how fast q follows
-    memory: Number = 1000.0  # at least 1, the number of samples over which u is taken
-    local: Learner | None = LOCAL  # of g from the one input d̂, for "conformal"; None for g = 0
+    step: Number = 0.03
+    memory: Number = 1000.0
+    local: Learner | None = LOCAL
 
     def __post_init__(self) -> None:
         checks.fields(

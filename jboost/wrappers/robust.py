@@ -85,6 +85,12 @@ class Huber(Wrapper):
     and where most errors are almost 0 it takes the others for outliers. Besides the learner's
     reports, ``info`` has ``share``: the part of the sample, or of its error, that is learned.
 
+    Args:
+      learner: any learner.
+      threshold: k > 0.
+      reject: at least k; None never rejects, as in Huber's loss itself.
+      acts_on: "weight" or "target".
+
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(5000)
     >>> spoilt = ds.at[::100].set(400.0)
@@ -100,8 +106,8 @@ class Huber(Wrapper):
     """
 
     learner: Learner
-    threshold: Number = 3.0  # k > 0
-    reject: Number | None = 30.0  # at least k; None never rejects, as in Huber's loss itself
+    threshold: Number = 3.0
+    reject: Number | None = 30.0
     acts_on: str = static(default="weight")
 
     def __post_init__(self) -> None:

@@ -27,6 +27,10 @@ class Scored(Wrapper):
     because of its x or d or because its weight or repeats are 0, does not count; a repeated sample
     counts once.
 
+    Args:
+      learner: any learner; for ``Coverage`` one with ``Intervals``.
+      metrics: a metric, or a pytree of metrics.
+
     >>> import jboost as jb
     >>> from jboost.core.metrics import MSE, R2
     >>> xs, ds = jb.streams.duffing(1000)
@@ -36,8 +40,8 @@ class Scored(Wrapper):
     [('all', 0.877), ('late', 0.22)]
     """
 
-    learner: Learner  # for ``Coverage``, one with ``Intervals``
-    metrics: Any = metrics.MSE()  # a metric, or a pytree of metrics
+    learner: Learner
+    metrics: Any = metrics.MSE()
 
     def __post_init__(self) -> None:
         checks.fields(self, learner=instance)

@@ -59,6 +59,13 @@ class SelfTuning(Wrapper):
     updates; inside the learner they are differentiated as :mod:`jboost.settings.surrogates` says.
     Besides the learner's reports, ``info`` has the tuned settings by name.
 
+    Args:
+      learner: any learner.
+      wrt: names of its settings, as for :func:`jboost.hypergradient`.
+      tuner: the least squares that move φ; its forgetting is the memory of tuning.
+      trust: Δ > 0, the largest move of a coordinate at one sample.
+      spaces: (low, high) by name, for settings whose range is not known.
+
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(5000)
     >>> low = jb.SGD(step_size=0.001)
@@ -70,10 +77,10 @@ class SelfTuning(Wrapper):
     """
 
     learner: Learner
-    wrt: str | Iterable[str] = static(default=("step_size",))  # as for jboost.hypergradient
-    tuner: Newton = TUNER  # the least squares that move φ; their forgetting β is tuning's memory
-    trust: Number = TRUST  # Δ > 0, the largest move of a coordinate at one sample
-    spaces: Ranges = static(default=())  # for settings whose range is not known
+    wrt: str | Iterable[str] = static(default=("step_size",))
+    tuner: Newton = TUNER
+    trust: Number = TRUST
+    spaces: Ranges = static(default=())
 
     def __post_init__(self) -> None:
         checks.fields(

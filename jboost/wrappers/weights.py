@@ -24,6 +24,10 @@ class WeightColumn(Wrapper):
     The weight multiplies the ``weight`` of an update. A sample whose weight is 0, negative or not
     usable is left out. The state is the learner's, so a run may go on with the learner alone.
 
+    Args:
+      learner: any learner, of the other columns.
+      column: the number of the column of weights; −1 is the last.
+
     >>> import numpy as np, jboost as jb
     >>> xs, ds = map(np.asarray, jb.streams.duffing(500))
     >>> weights = np.where(np.arange(500) < 250, 1.0, 0.0)
@@ -34,7 +38,7 @@ class WeightColumn(Wrapper):
     """
 
     learner: Learner
-    column: int = static(default=-1)  # the number of the column; −1 is the last
+    column: int = static(default=-1)
 
     def __post_init__(self) -> None:
         checks.fields(self, learner=instance, column=checks.a_whole_number(at_least=-(2**31)))
@@ -98,6 +102,11 @@ class Budget(Wrapper):
     the same, with any number for d, so that the next sample has another draw. Besides the
     learner's reports, ``info`` has ``asked``: whether the answer is asked for.
 
+    Args:
+      learner: any learner.
+      rate: ρ in (0, 1].
+      uncertainty: "leverage", a function of the learner's state and x that is ≥ 0, or None.
+
     >>> import jax, jboost as jb
     >>> xs, ds = jb.streams.stationary(jax.random.key(0), 2000)
     >>> model = Budget(jb.Newton(), rate=0.1)
@@ -107,7 +116,7 @@ class Budget(Wrapper):
     """
 
     learner: Learner
-    rate: Number  # ρ in (0, 1]
+    rate: Number
     uncertainty: str | Callable[[State, Array], Array] | None = static(default=None)
 
     def __post_init__(self) -> None:

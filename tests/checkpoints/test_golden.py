@@ -1,9 +1,9 @@
 """Checkpoints of earlier formats and releases: they load, and go on to the predictions kept.
 
-The files are in tests/golden, written by the script there and never again. Those of format 1 were
-written when every module lay in one folder; what a file names is a class of the library by its name
-alone, so that modules may move. To rename a class, a field or a part of a state breaks these tests:
-whoever does must let :mod:`jboost.checkpoints.description` read the former name too.
+The files are in tests/checkpoints/golden, written by the script there and never again. A file names
+a class of the library by its name alone, so that modules may move. To rename a class, a field or a
+part of a state breaks these tests: whoever does must let :mod:`jboost.checkpoints.description` read
+the former name too.
 """
 
 from __future__ import annotations
