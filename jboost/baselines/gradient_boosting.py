@@ -20,8 +20,20 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.boosting import copies
-from jboost.core import DType, Key, Learner, Number, Sample, Wrapper, checks, draws, model, static
-from jboost.core.learner import State, instance
+from jboost.core import (
+    DType,
+    Key,
+    Learner,
+    Number,
+    Sample,
+    State,
+    Wrapper,
+    checks,
+    draws,
+    model,
+    static,
+)
+from jboost.core.learner import instance
 from jboost.core.numerics import Sum, dtype_of
 
 

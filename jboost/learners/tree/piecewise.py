@@ -8,8 +8,20 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jboost.core import DType, Key, Learner, Number, Sample, Wrapper, checks, draws, model, static
-from jboost.core.learner import State, instance
+from jboost.core import (
+    DType,
+    Key,
+    Learner,
+    Number,
+    Sample,
+    State,
+    Wrapper,
+    checks,
+    draws,
+    model,
+    static,
+)
+from jboost.core.learner import instance
 from jboost.core.numerics import dtype_of, known
 from jboost.learners.newton import Newton
 from jboost.learners.tree import shares, splits
