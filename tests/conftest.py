@@ -1,6 +1,7 @@
 """Settings under which every test runs, and what the tests share."""
 
 import gc
+import importlib.util
 import os
 
 from jaxlib.version import __version_info__ as jaxlib_version
@@ -35,6 +36,21 @@ def pytest_runtest_teardown():
         jax.clear_caches()
         gc.collect()
         memory.give_back()
+
+
+EXTRAS = ("matplotlib", "narwhals", "pyarrow", "river", "sklearn")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """Fail a test module that cannot be imported: looking for doctests, pytest would skip it."""
+    report = yield
+    all_extras = all(importlib.util.find_spec(name) for name in EXTRAS)
+    if report.skipped and all_extras and "tests/" in report.nodeid:
+        path, _, reason = report.longrepr
+        if "unable to import module" in reason:
+            report.outcome, report.longrepr = "failed", f"{path}: {reason}"
+    return report
 
 
 BEGINNINGS = {}  # of the generators that modules of tests draw from

@@ -1,9 +1,10 @@
-"""Write the golden runs of this release's checkpoint format: ``python tests/checkpoints/golden/make.py``.
+"""Write the golden runs of this release's checkpoint format.
 
 For every case below there are two files in ``formatN/``: ``NAME.run``, a checkpoint taken after
 half of a stream, and ``NAME.csv``, the other half: inputs, targets, and the predictions of the run
-that went on. tests/checkpoints/test_golden.py holds every later release to them. So they are written once: what
-is there stays as it is. Run this again when the format gets a new number, or a case is added here.
+that went on. tests/checkpoints/test_golden.py holds every later release to them. So they are
+written once: a file that is there stays as it is. Run this again when the format gets a new number,
+or a case is added here: ``python tests/checkpoints/golden/make.py``.
 """
 
 from __future__ import annotations
