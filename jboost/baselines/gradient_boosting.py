@@ -20,19 +20,8 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.boosting import copies
-from jboost.core import (
-    DType,
-    Key,
-    Learner,
-    Number,
-    Sample,
-    State,
-    Wrapper,
-    checks,
-    draws,
-    model,
-    static,
-)
+from jboost.core import DType, Key, Learner, Number, Sample, State, Wrapper, checks, model, static
+from jboost.core.draws import keys as keys_for
 from jboost.core.learner import instance
 from jboost.core.numerics import Sum, dtype_of
 
@@ -121,7 +110,7 @@ class GradientChain(Wrapper):
         return h, before, last
 
     def _keys(self, key: Key) -> Array | None:
-        return draws.keys(key, jnp.arange(self.m, dtype=jnp.uint32)) if self.needs_key else None
+        return keys_for(key, jnp.arange(self.m, dtype=jnp.uint32)) if self.needs_key else None
 
 
 @model

@@ -8,19 +8,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jboost.core import (
-    DType,
-    Key,
-    Learner,
-    Number,
-    Sample,
-    State,
-    Wrapper,
-    checks,
-    draws,
-    model,
-    static,
-)
+from jboost.core import DType, Key, Learner, Number, Sample, State, Wrapper, checks, model, static
+from jboost.core.draws import keys as keys_for
 from jboost.core.learner import instance
 from jboost.core.numerics import dtype_of, known
 from jboost.learners.newton import Newton
@@ -153,7 +142,7 @@ class PiecewiseLinear(Wrapper):
         return {"region": nodes[leaf], "regions": 1 + jnp.sum(state.choice >= 0, dtype=jnp.int32)}
 
     def _keys(self, key: Key, nodes: Array) -> Array | None:
-        return draws.keys(key, nodes) if self.needs_key else None
+        return keys_for(key, nodes) if self.needs_key else None
 
     def _learn_once(self, state: TreeState, sample: Sample) -> TreeState:
         x, d = sample.x, sample.d
