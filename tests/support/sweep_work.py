@@ -53,7 +53,7 @@ def work():
 if __name__ == "__main__":
     if sys.argv[1] == "process":
         jax.distributed.initialize(sys.argv[3], num_processes=2, process_id=int(sys.argv[2]))
-    jobs.Columns.fill = counted(jobs.Columns.fill)
+    jobs.ResultColumns.fill = counted(jobs.ResultColumns.fill)
     results = work()
     results |= {"devices": jax.local_device_count(), "computed": computed}
     results |= {"process": jax.process_index(), "processes": jax.process_count()}
