@@ -83,9 +83,9 @@ def model_of(name: str, s: Settings, combiner: str) -> Learner:
 def fast_model_of(name: str, s: Settings, combiner: str) -> Learner | None:
     """The same with Newton learners in the fast P form, where the library offers one."""
     family, mode = name.split("-")
-    if family != "BNM" or "form" not in inspect.signature(jb.Newton).parameters:
+    if family != "BNM" or "storage" not in inspect.signature(jb.Newton).parameters:
         return None
-    options: dict[str, Any] = {"form": "covariance"}
+    options: dict[str, Any] = {"storage": "covariance"}
     learner = jb.Newton(s.forgetting, s.ridge, **options)
     spend = {"WU": jb.Weighted(), "DR": jb.DataReuse(K), "RU": jb.RandomUpdate()}[mode]
     return jb.boost(learner, M, target_mse=s.target_mse, mode=spend, combiner=combiner_of(combiner))

@@ -71,7 +71,7 @@ class GradientChain(Wrapper):
         keys = self._keys(sample.key)
 
         def once(state: ChainState) -> ChainState:
-            h, before, _ = self._chained(state, sample.x)
+            h, before, _ = self._chained(state, sample.raw)
             g, lam = 2 * (before - once_only.d), once_only.weight
             D = jnp.asarray(self.bound, h.dtype)
             L = 4 * D

@@ -150,7 +150,7 @@ class Boosted(Learner):
 
     def _spend(self, state: BoostedState, sample: Sample) -> Spending:
         """Return the estimates, λ, and what the mode makes of λ, before anything is learned."""
-        y = self.estimates(state, sample.x)
+        y = self.estimates(state, sample.raw)
         lam, emphasis = self.emphasis.weigh(state.emphasis, y, sample.d, sample.weight)
         uniform, now = None, (state.t, state.wraps)
         if self.mode.needs_key:

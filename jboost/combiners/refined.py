@@ -72,8 +72,8 @@ class Refined(Learner):
         return self.judge.predict(state.judge, self._both(state, x))
 
     def learn(self, state: RefinedState, sample: Sample) -> RefinedState:
-        both = self._both(state, sample.x)
-        left = sample.with_input(sample.x - both[0]).with_target(sample.d - both[0])
+        both = self._both(state, sample.raw)
+        left = sample.with_input(sample.raw - both[0]).with_target(sample.d - both[0])
         correction = self.correction.learn(state.correction, left)
         judge = self.judge.learn(state.judge, sample.with_input(both))
         return RefinedState(self.mix.learn(state.mix, sample), correction, judge)
@@ -131,7 +131,7 @@ class ScaleAlike(Learner):
 
     def learn(self, state: ScaledState, sample: Sample) -> ScaledState:
         scale = self.scale.after(state.scale, sample.d[None])
-        scaled = sample.with_input(self._scaled(scale, sample.x))
+        scaled = sample.with_input(self._scaled(scale, sample.raw))
         scaled = scaled.with_target(self._scaled(scale, sample.d[None])[0])
         combiner = self.combiner.learn(state.learner, scaled)
         return ScaledState(sample.keep(scale, state.scale), combiner)

@@ -25,13 +25,14 @@ class Sample:
     An entry of the input that is NaN, infinite or beyond 1e15 is unusable.
     """
 
-    x: Array  # (r,); unusable entries are 0, except for a learner that takes missing entries
+    raw: Array  # the input as it came, (r,)
     d: Array  # the target; 0 where the sample is not good
     good: Array  # whether it can be learned from; if not, `learn` returns the state as it was
     weight: Array  # the importance λ ≥ 0; 0 where the sample is not good
     repeats: ArrayLike = 1  # how often it is to be learned: the Python number 1, or an array
     key: Key = None  # of the whole run; a learner that draws folds its step count into it
     most_repeats: int | None = static(default=None)  # the largest `repeats`; None if not known
+    takes_missing: bool = static(default=False)  # whether the learner finds unusable entries itself
 
     @classmethod
     def of(
@@ -41,16 +42,24 @@ class Sample:
         """Make the sample of an input and its target, which may both be unusable."""
         d, good = jnp.asarray(d, dtype), jnp.ones((), bool)
         bare = cls(jnp.asarray(x, dtype), d, good, jnp.asarray(weight, dtype), repeats, key)
-        return bare.with_target(d).with_input(bare.x, takes_missing)
+        return bare.with_target(d).with_input(bare.raw, takes_missing)
+
+    @property
+    def x(self) -> Array:
+        """The input, whose unusable entries are 0 unless the learner takes missing entries.
+
+        It is what ``predict`` makes of ``raw``, written alike, so that the compiler computes an
+        estimate once for both. So inside ``learn``, ``predict`` is to be called with ``raw``.
+        """
+        return self.raw if self.takes_missing else known(self.raw, self.raw.dtype)
 
     def with_input(self, x: Array, takes_missing: bool = False) -> Sample:
         """Return the sample with another input.
 
         It is not good where that has an unusable entry, unless the learner takes missing entries.
         """
-        if takes_missing:
-            return self.replace(x=x)
-        return self.replace(x=known(x, x.dtype)).only_if(jnp.all(usable(x)))
+        changed = self.replace(raw=x, takes_missing=takes_missing)
+        return changed if takes_missing else changed.only_if(jnp.all(usable(x)))
 
     def with_target(self, d: Array) -> Sample:
         """Return the sample with another target; it is not good where that is unusable."""

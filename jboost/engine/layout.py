@@ -194,7 +194,7 @@ class _OfReal(Learner):
         return self.combiner.predict(state, jnp.asarray(x)[: self.count])
 
     def learn(self, state: State, sample: Sample) -> State:
-        real = sample.with_input(sample.x[: self.count], self.combiner.takes_missing)
+        real = sample.with_input(sample.raw[: self.count], self.combiner.takes_missing)
         return self.combiner.learn(state, real)
 
     def coefficients(self, state: State, x: ArrayLike) -> Array:

@@ -62,13 +62,13 @@ class Pipeline(Wrapper):
         return self.learner.predict(state.learner, self.inputs(state, x)[-1])
 
     def learn(self, state: PipelineState, sample: Sample) -> PipelineState:
-        inputs = self.inputs(state, sample.x)
+        inputs = self.inputs(state, sample.raw)
         transformed = sample.with_input(inputs[-1], self.learner.takes_missing)
         transforms = self.transforms_after(state, inputs, sample)
         return PipelineState(transforms, self.learner.learn(state.learner, transformed))
 
     def info(self, state: PipelineState, sample: Sample) -> dict[str, Any]:
-        x = self.inputs(state, sample.x)[-1]
+        x = self.inputs(state, sample.raw)[-1]
         transformed = sample.with_input(x, self.learner.takes_missing)
         return self.learner.info(state.learner, transformed)
 
@@ -88,7 +88,7 @@ class Pipeline(Wrapper):
         """Return the states of the transforms after a sample, each learned from its own input."""
         triples = zip(self.transforms, state.transforms, inputs[:-1], strict=True)
         return tuple(
-            sample.keep(transform.learn(before, sample.replace(x=x)), before)
+            sample.keep(transform.learn(before, sample.replace(raw=x, takes_missing=True)), before)
             for transform, before, x in triples
         )
 

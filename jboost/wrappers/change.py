@@ -117,7 +117,7 @@ class OnChange(Wrapper):
         detector = self._detector_after(state, sample)
 
         def act(learner: State) -> State:
-            t, r = state.detector.samples, sample.x.shape[0]
+            t, r = state.detector.samples, sample.raw.shape[0]
             key = jax.random.fold_in(required_key(sample.key), t) if self.needs_key else None
             fresh = self.learner.init(r, detector.excess.dtype, key=key)
             return _acted(self.action, learner, fresh)
@@ -136,12 +136,12 @@ class OnChange(Wrapper):
     def _detector_after(self, state: OnChangeState, sample: Sample) -> Detector:
         """Return the detector after a sample; as it was where the sample does not count."""
         usual, g, t, changes, last = state.detector
-        e = jnp.where(sample.good, sample.d - self.predict(state, sample.x), 0)
+        e = jnp.where(sample.good, sample.d - self.predict(state, sample.raw), 0)
 
         k, h = jnp.asarray(self.factor, g.dtype), jnp.asarray(self.threshold, g.dtype)
         z = jnp.exp(usual.offset(e)) / DEVIATION  # |e|/σ, at most 4
         v = jnp.minimum((1 - 1 / (k * k)) * z * z / 2 - jnp.log(k), LARGEST)
-        default = max(WARM_UP, PER_FEATURE * sample.x.shape[0])
+        default = max(WARM_UP, PER_FEATURE * sample.raw.shape[0])
         warm_up = default if self.warm_up is None else self.warm_up
         g = jnp.where(usual.samples >= warm_up, jnp.maximum(g + v, 0), 0)
         alarm = g > h

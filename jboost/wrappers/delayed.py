@@ -69,7 +69,7 @@ class Delayed(Wrapper):
         if self.delay == 0:
             return state._replace(learner=self.learner.learn(state.learner, sample))
         good = sample.good
-        newest = (jnp.where(usable(sample.x), sample.x, MISSING), sample.d, sample.weight)
+        newest = (jnp.where(usable(sample.raw), sample.raw, MISSING), sample.d, sample.weight)
 
         def once(state: DelayedState) -> DelayedState:
             x, d, weight, row, waiting, learner = state

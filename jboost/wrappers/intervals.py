@@ -175,7 +175,7 @@ class Intervals(Wrapper):
         return y - h, y + h
 
     def learn(self, state: IntervalsState, sample: Sample) -> IntervalsState:
-        y, s, h = self._parts(state, sample.x)
+        y, s, h = self._parts(state, sample.raw)
         e = jnp.where(sample.good, sample.d - y, 0)
         log_q, local = state.log_q, state.local
         if self.method != "gaussian":
@@ -190,7 +190,7 @@ class Intervals(Wrapper):
         return after._replace(learner=self.learner.learn(state.learner, sample))
 
     def info(self, state: IntervalsState, sample: Sample) -> dict[str, Any]:
-        low, high = self.interval(state, sample.x)
+        low, high = self.interval(state, sample.raw)
         covered = sample.good & (low <= sample.d) & (sample.d <= high)
         return super().info(state, sample) | {"low": low, "high": high, "covered": covered}
 

@@ -140,7 +140,7 @@ class Huber(Wrapper):
 
     def _share(self, state: HuberState, sample: Sample) -> tuple[Array, Array, Array]:
         """Return d̂, e (0 if the sample is not good) and the share of the sample to learn."""
-        estimate = self.predict(state, sample.x)
+        estimate = self.predict(state, sample.raw)
         e = jnp.where(sample.good, sample.d - estimate, 0)
         sigma, size = jnp.asarray(GAUSSIAN, e.dtype) * state.scale.s, jnp.abs(e)
         most = jnp.asarray(self.threshold, e.dtype) * sigma

@@ -69,7 +69,7 @@ class Scored(Wrapper):
         # NaN marks a sample that does not count. A choice between the states of the metrics before
         # and after would copy their windows at every step.
         d = jnp.where(sample.counts, sample.d, jnp.nan)
-        x, prediction = sample.x, self.predict(state, sample.x)
+        x, prediction = sample.raw, self.predict(state, sample.raw)
         bounds = interval(self.learner, state.learner, x) if self._uses_intervals else ()
         scored = metrics.update(self.metrics, state.metrics, d, prediction, *bounds)
         return ScoredState(scored, self.learner.learn(state.learner, sample))

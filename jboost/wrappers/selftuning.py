@@ -154,7 +154,7 @@ class SelfTuning(Wrapper):
         def step(phi: Array, floats: list[Array]) -> tuple[tuple[Array, list[Array]], State]:
             before, learner = _with_floats(state.learner, floats, others=True), self._at(phi)
             after = learner.learn(before, sample)
-            return (learner.predict(before, sample.x), _floats(after)), after
+            return (learner.predict(before, sample.raw), _floats(after)), after
 
         def along(direction: Array, slopes: list[Array]) -> Any:
             values = (phi, _floats(state.learner))

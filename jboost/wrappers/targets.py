@@ -125,7 +125,7 @@ def _learn(learner: Learner, state: State, sample: Sample) -> State:
     """Return the state after a sample whose ``d``, ``good`` and ``weight`` are (q,)."""
     together = sample.replace(good=jnp.any(sample.good), weight=jnp.max(sample.weight))
     if isinstance(learner, Pipeline):
-        *_, last = inputs = learner.inputs(state, sample.x)
+        *_, last = inputs = learner.inputs(state, sample.raw)
         transformed = sample.with_input(last, learner.learner.takes_missing)
         transforms = learner.transforms_after(state, inputs, together)
         after = _learn(learner.learner, state.learner, transformed)
@@ -135,7 +135,7 @@ def _learn(learner: Learner, state: State, sample: Sample) -> State:
         scaled = sample.with_target(learner.scale.apply(state.scale, answer))
         scale = together.keep(learner.scale.after(state.scale, answer), state.scale)
         return state._replace(scale=scale, learner=_learn(learner.learner, state.learner, scaled))
-    w, x = state.w, known(sample.x, state.w.dtype)
+    w, x = state.w, known(sample.raw, state.w.dtype)
     from_zero = state._replace(w=jnp.zeros(w.shape[1], w.dtype))
     after = learner.learn(from_zero, together.replace(d=jnp.ones((), w.dtype)))  # its w is the gain
     e = jnp.where(sample.good, sample.d - matvec(w, x), 0)

@@ -50,13 +50,13 @@ class WeightColumn(Wrapper):
         return self.learner.predict(state, self._split(x)[0])
 
     def learn(self, state: State, sample: Sample) -> State:
-        x, weight = self._split(sample.x)
+        x, weight = self._split(sample.raw)
         weighted = sample.with_input(x, self.takes_missing).only_if(usable(weight) & (weight > 0))
         weight = weighted.weight * known(weight, weight.dtype)
         return self.learner.learn(state, weighted.replace(weight=weight))
 
     def info(self, state: State, sample: Sample) -> dict[str, Any]:
-        x, _ = self._split(sample.x)
+        x, _ = self._split(sample.raw)
         return self.learner.info(state, sample.with_input(x, self.takes_missing))
 
     def leverage(self, state: State, x: ArrayLike) -> Array:
@@ -143,7 +143,7 @@ class Budget(Wrapper):
         return self._draw(state, x, key)[0]
 
     def learn(self, state: BudgetState, sample: Sample) -> BudgetState:
-        asked, u = self._draw(state, sample.x, sample.key)
+        asked, u = self._draw(state, sample.raw, sample.key)
         # A learner is far more uncertain at its start than later: those u must fade quickly.
         gain = jnp.maximum(4 / (state.t.astype(u.dtype) + 4), 1 / MEMORY)
         after = state._replace(
@@ -156,7 +156,7 @@ class Budget(Wrapper):
         return sample.keep(after, state)._replace(learner=learner)
 
     def info(self, state: BudgetState, sample: Sample) -> dict[str, Any]:
-        asked, _ = self._draw(state, sample.x, sample.key)
+        asked, _ = self._draw(state, sample.raw, sample.key)
         return super().info(state, sample) | {"asked": asked}
 
     def _draw(self, state: BudgetState, x: ArrayLike, key: Key) -> tuple[Array, Array]:

@@ -137,7 +137,7 @@ class PiecewiseLinear(Wrapper):
 
     def info(self, state: TreeState, sample: Sample) -> dict[str, Array]:
         """Report region, the number of the leaf that x is in, and regions, the number of leaves."""
-        nodes, grown = nodes_of(state, known(sample.x, state.mass.dtype))
+        nodes, grown = nodes_of(state, known(sample.raw, state.mass.dtype))
         leaf = jnp.sum(grown.astype(jnp.int32)) - 1
         return {"region": nodes[leaf], "regions": 1 + jnp.sum(state.choice >= 0, dtype=jnp.int32)}
 
@@ -145,7 +145,7 @@ class PiecewiseLinear(Wrapper):
         return keys_for(key, nodes) if self.needs_key else None
 
     def _learn_once(self, state: TreeState, sample: Sample) -> TreeState:
-        x, d = sample.x, sample.d
+        x, d = sample.raw, sample.d
         path = follow(state, self.learner, x)
         nodes = path.nodes
         m = jnp.where(path.grown, jnp.minimum(sample.weight, 1), 0)
