@@ -26,8 +26,8 @@ from jboost.core import Key, Learner, State
 from jboost.core.learner import float_dtype
 from jboost.core.numerics import usable
 from jboost.core.step import step
-from jboost.engine.folds import plan_for
 from jboost.engine.kernel import key_of, key_words, one_kernel, outermost, quickly
+from jboost.engine.loop import plan_for
 from jboost.engine.packing import Packing
 from jboost.running.run import initial
 from jboost.wrappers.intervals import Intervals

@@ -119,7 +119,7 @@ class Learner(abc.ABC):
         return {}
 
     def coefficients(self, state: State, x: ArrayLike) -> Array:
-        """Return z of the estimate zᵀx; where it is not of that form, its slopes at x."""
+        """Return the gradient of the estimate at x: the coefficients z if it is zᵀx."""
         return jax.grad(self.predict, argnums=1)(state, x)
 
     def leverage(self, state: State, x: ArrayLike) -> Array:

@@ -48,8 +48,8 @@ class Sample:
     def x(self) -> Array:
         """The input, whose unusable entries are 0 unless the learner takes missing entries.
 
-        It is what ``predict`` makes of ``raw``, written alike, so that the compiler computes an
-        estimate once for both. So inside ``learn``, ``predict`` is to be called with ``raw``.
+        It is the same expression as in ``predict``, so the compiler computes an estimate once for
+        both. Inside ``learn``, call ``predict`` with ``raw``.
         """
         return self.raw if self.takes_missing else known(self.raw, self.raw.dtype)
 

@@ -1,12 +1,12 @@
 """How a run over time is compiled. No model, state or checkpoint knows of it.
 
-`folds` has the door, `fold`: it takes a model, its state and rows. `plan` decides between one
-kernel and a plain scan, `layout` arranges model and state in memory, `kernel` speaks to the
-compiler, `trailing` and `packing` are tools of these. May import from `core` to `wrappers`: it lays
-models out in memory and must know their classes.
+`loop` has the door, `fold`: it takes a model, its state and rows. `plan` decides between one kernel
+and a plain scan, `layout` arranges model and state in memory, `kernel` tags and compiles,
+`trailing` and `packing` are tools of these. May import from `core` to `wrappers`: it lays models
+out in memory and must know their classes.
 """
 
-from jboost.engine.folds import fold, last
+from jboost.engine.loop import fold, last
 from jboost.engine.plan import use
 
 __all__ = ["fold", "last", "use"]

@@ -1,4 +1,4 @@
-"""One kernel: a whole loop compiled as a single function. Only this file speaks to the compiler.
+"""One kernel: a whole loop compiled as a single function. Only this file sets compiler options.
 
 On a CPU a ``lax.scan`` runs as a list of small kernels, and for a small model their dispatch is
 nearly all of the time. XLA compiles a call that carries a certain tag as *one* function instead,

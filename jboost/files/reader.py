@@ -31,7 +31,7 @@ class Reader(abc.ABC):
 
     @abc.abstractmethod
     def blocks(self, columns: Columns, position: int) -> Iterator[RawBlock]:
-        """The rows from ``position`` on, with the columns used; live data go on where they are."""
+        """Yield the rows from ``position`` on; live data are read on from where they stand."""
 
     def from_position(
         self, tables: Iterable[pa.Table], position: int, start: int = 0

@@ -19,8 +19,8 @@ from jax.typing import ArrayLike
 from jboost.core import DType, Key, Learner, State, checks
 from jboost.core.numerics import dtype_of
 from jboost.core.step import Trace
-from jboost.engine.folds import plan_for
 from jboost.engine.kernel import key_words
+from jboost.engine.loop import plan_for
 from jboost.engine.packing import Packing
 from jboost.fleets import loops
 from jboost.running import blocks

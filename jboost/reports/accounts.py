@@ -56,7 +56,7 @@ def step_of(m: int) -> int:
 
 
 class Account:
-    """Base class of accounts. A checkpoint keeps an argument, some arrays and means over spans."""
+    """Base class of accounts. A checkpoint stores its argument, its ``arrays`` and its spans."""
 
     argument: ClassVar[tuple[str, Callable[[Any], Any]]]  # of the constructor: its name and type
     arrays: ClassVar[dict[str, tuple[int, ...]]] = {}  # the shapes of the arrays, by name

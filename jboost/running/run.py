@@ -35,7 +35,7 @@ def run(
     """Run a model over a stream: at every sample predict, then learn.
 
     A run cut anywhere and continued with the returned state and the same key is the same run, bit
-    for bit. It is one compiled ``lax.scan``, and works inside ``jit``, ``vmap`` and ``grad``.
+    for bit. The loop is compiled as a whole, and works inside ``jit``, ``vmap`` and ``grad``.
 
     Args:
       model: any learner.

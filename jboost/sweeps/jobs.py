@@ -22,9 +22,9 @@ from jboost.core import Key, Learner, State
 from jboost.core.numerics import mean_squared_error
 from jboost.core.step import Observe, Trace, over_time
 from jboost.core.template import template
-from jboost.engine.folds import plan_for, watched
 from jboost.engine.kernel import key_of, key_words, one_kernel, programs
 from jboost.engine.layout import Layout, lay_out
+from jboost.engine.loop import plan_for, watched
 from jboost.engine.plan import Plan
 from jboost.running import blocks
 from jboost.sweeps.devices import COPIED, SPLIT, Device, Resources, on_each, sharding_of

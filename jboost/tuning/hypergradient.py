@@ -20,7 +20,7 @@ from jboost.core import model as pytree
 from jboost.core.numerics import Sum, usable
 from jboost.core.step import Observe, Trace, over_time, step
 from jboost.core.template import template
-from jboost.engine.folds import call
+from jboost.engine.loop import call
 from jboost.running.run import checked_key, checked_stream
 from jboost.settings import leaves
 from jboost.settings.surrogates import SURROGATES, relaxed

@@ -19,9 +19,9 @@ from jboost.transforms.scale import Scale
 
 LOCAL = pipeline(Scale(), Polynomial(2), Bias(), Newton(forgetting=0.999, ridge=1.0))
 WIDEST = 2 * math.log(LARGEST)  # the bound of log h: beyond it exp would overflow float32
-RECENCY = 3  # of the gain 4/(n + 3)
+RECENCY = 3  # the gain is 4/(n + 3): a larger one forgets the start faster
 FARTHEST = 2.0  # the bound of |v|: e² ≈ 7.4 times as large or as small as usual
-# σ/u of Gaussian errors: the root of E[clip(log|z| + log c, ±2)] = 0, as 1.4826 is for the MAD.
+# Gaussian errors have σ = 1.776 u: this c solves E[clip(log|z| + log c, ±2)] = 0.
 DEVIATION = 1.7760725
 
 
@@ -87,12 +87,12 @@ class Intervals(Wrapper):
     |-------------|---------------------------|-----------------------------------------------|
     | "conformal" | q u √exp g(d̂)             | follows the coverage                          |
     | "newton"    | q u √(1 + xᵀPx)           | follows the coverage                          |
-    | "gaussian"  | q u √(1 + xᵀPx) = z σ̂ √…  | the normal quantile z, times σ/u              |
+    | "gaussian"  | q u √(1 + xᵀPx)           | the normal quantile z, times σ/u              |
 
     u is the usual size of e = d − d̂, or of e/√(1 + xᵀPx), see ``ErrorScale``. P is the inverse
     Hessian of a Newton learner. g is the estimate of log|e| − log u from d̂ by the learner
     ``local``, as errors are often larger for some estimates than for others. By default it is a
-    regression on (1, d̂, d̂²), half of which is believed, for O(1) a sample.
+    regression on (1, d̂, d̂²), halved by the root, for O(1) a sample.
 
     q follows the coverage by adaptive conformal inference. It starts at z σ/u, and
 

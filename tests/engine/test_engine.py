@@ -14,7 +14,7 @@ from support.table import EVERY, SOME
 
 import jboost as jb
 from jboost import engine
-from jboost.engine import folds, layout, plan
+from jboost.engine import layout, loop, plan
 
 KEY = jax.random.key(11)
 with_kernel = pytest.mark.skipif(not KERNELS, reason="one kernel is not tested with this jax")
@@ -89,7 +89,7 @@ def test_skipping_gives_the_same_run(mode, monkeypatch):
     state, together = jb.run(model, xs, ds, KEY)
     assert not engine.last().layout.skips
     monkeypatch.setattr(layout, "SMALLEST_SKIP", 0)
-    monkeypatch.setattr(folds, "_plans", plan.Plans())
+    monkeypatch.setattr(loop, "_plans", plan.Plans())
     walked, one_by_one = jb.run(model, xs, ds, KEY)
     assert engine.last().layout.skips
     np.testing.assert_allclose(one_by_one.prediction, together.prediction, rtol=1e-4, atol=1e-5)
@@ -193,7 +193,7 @@ def test_unused_operands_do_not_abort_the_process():
 
 def test_an_untested_version_of_jax_runs_plain_and_says_so_once(monkeypatch, caplog):
     xs, ds = data()
-    monkeypatch.setattr(folds, "_plans", plan.Plans())
+    monkeypatch.setattr(loop, "_plans", plan.Plans())
     plan._warn_of_version.cache_clear()
     monkeypatch.setattr(plan, "LAST_TESTED", (0, 9, 9))
     with caplog.at_level("WARNING", logger="jboost.engine"):
@@ -207,10 +207,10 @@ def test_an_untested_version_of_jax_runs_plain_and_says_so_once(monkeypatch, cap
 def test_plans_are_bounded_and_let_go_of_what_a_user_observed(monkeypatch):
     xs, ds = data()
     monkeypatch.setattr(plan, "MOST_PLANS", 4)
-    monkeypatch.setattr(folds, "_plans", plan.Plans())
+    monkeypatch.setattr(loop, "_plans", plan.Plans())
     for r in range(1, 9):
         jb.run(jb.SGD(0.1), np.ones((2, r)), np.ones(2))
-    assert len(folds._plans._without) == 4
+    assert len(loop._plans._without) == 4
 
     def observed():
         large = np.zeros(10)

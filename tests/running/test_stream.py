@@ -18,7 +18,7 @@ from support import memory
 
 import jboost as jb
 from jboost.checkpoints import checkpoint
-from jboost.engine import folds, use
+from jboost.engine import loop, use
 from jboost.engine.kernel import USUAL_LEVEL
 from jboost.running import blocks
 from jboost.running.stream import run_stream
@@ -87,7 +87,7 @@ def test_any_blocks_give_the_bits_of_one_run(whole: Any, ahead: int) -> None:
 
 def programs() -> int:
     """How many programs the engine has compiled for small models."""
-    return sum(folds._programs[level]._cache_size() for level in (None, USUAL_LEVEL))
+    return sum(loop._programs[level]._cache_size() for level in (None, USUAL_LEVEL))
 
 
 @pytest.mark.parametrize("compiled_as", ["auto", "plain"])

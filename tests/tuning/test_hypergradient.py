@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost.engine import folds
+from jboost.engine import loop
 from jboost.settings import leaves
 from jboost.settings.surrogates import relaxed
 from jboost.tuning.hypergradient import hypergradient
@@ -133,7 +133,7 @@ def test_other_values_do_not_compile_again():
     xs, ds = duffing(300)
 
     def programs():
-        return sum(program._cache_size() for program in folds._calls.values())
+        return sum(program._cache_size() for program in loop._calls.values())
 
     def ask(step_size, target_mse):
         model = jb.boost(jb.SGD(step_size), 2, target_mse=target_mse, combiner=jb.Uniform())
