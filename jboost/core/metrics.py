@@ -110,7 +110,7 @@ class Metric:
 
     def _loss(self, answer: Answer) -> Array:
         """Return the loss of a sample, for a metric that is a mean of losses."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} must override _loss, or _terms and _value")
 
 
 @model
