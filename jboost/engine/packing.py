@@ -28,6 +28,13 @@ class Packing(NamedTuple):
     def of(cls, state: State) -> Packing:
         """How states like this one, or like this template, are packed."""
         leaves, structure = jax.tree.flatten(state)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+            if not _of_whole_bytes(leaf.dtype):
+                found = f"{jax.tree_util.keystr(path)} is of dtype {leaf.dtype}"
+                advice = "keep a complex number as two real ones, an int4 as an int8"
+                raise TypeError(
+                    f"a state must hold real numbers of 8 bits or more; {found}: {advice}"
+                )
         return cls(structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
 
     @property
@@ -53,6 +60,14 @@ class Packing(NamedTuple):
             leaves.append(_from_words(words[start : start + size], shape, dtype))
             start += size
         return self.structure.unflatten(leaves)
+
+
+def _of_whole_bytes(dtype: Any) -> bool:
+    if jnp.issubdtype(dtype, jnp.bool_):
+        return True
+    limits = jnp.iinfo if jnp.issubdtype(dtype, jnp.integer) else jnp.finfo
+    real = jnp.issubdtype(dtype, jnp.integer) or jnp.issubdtype(dtype, jnp.floating)
+    return real and limits(dtype).bits % 8 == 0
 
 
 def _words_of(dtype: Any) -> int:
