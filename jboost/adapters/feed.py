@@ -65,12 +65,9 @@ class _Setup(NamedTuple):
     programs: tuple[Program, Program]  # for the first samples, and for all others
 
 
-class _Progress(NamedTuple):
-    """How far a feed has come."""
-
-    words: Array  # the model and its state, packed
-    learned: int = 0  # how many samples that state has learned
-    rows: tuple[np.ndarray, ...] = ()  # the samples that wait: x, d and weight in one array each
+# How far a feed has come: the model and its state, packed into words; how many samples that state
+# has learned; and the samples that wait, x, d and weight in one array each. A NamedTuple is slower.
+_Progress = tuple[Array, int, tuple[np.ndarray, ...]]
 
 
 class Feed:
@@ -97,7 +94,7 @@ class Feed:
 
     def __getstate__(self) -> tuple[Any, ...]:
         state, (key, model, num_features, *_) = self.state, self._setup
-        return (key_words(key), model, num_features, state, self._progress.learned)
+        return (key_words(key), model, num_features, state, self._progress[1])
 
     def __setstate__(self, saved: tuple[Any, ...]) -> None:
         self._setup, self._progress = _begin(key_of(*saved[0]), *saved[1:])
@@ -116,12 +113,17 @@ class Feed:
     def state(self) -> State:
         """The state of the model after all samples so far."""
         self._learn_queue()
-        return self._setup.packing.unpack(self._progress.words)[1]
+        return self._setup.packing.unpack(self._progress[0])[1]
 
     def learn(self, x: ArrayLike, d: float, weight: float = 1.0) -> Feed:
         """Return the feed after one sample, which counts for nothing if d is NaN or weight 0."""
-        words, learned, rows = self._progress
-        after = self._after(_Progress(words, learned, (*rows, self._row(x, d, weight))))
+        if not (type(weight) in (float, int) and 0 <= weight < math.inf):  # the quick check
+            weight = float(as_weights(weight, ()))
+        setup, (words, learned, rows) = self._setup, self._progress
+        row = np.empty(setup.num_features + 2)
+        row[:-2] = x
+        row[-2], row[-1] = d, min(weight, setup.largest)
+        after = self._after((words, learned, (*rows, row)))
         if len(rows) == QUEUE - 2:  # a prediction needs one more row
             after._learn_queue()
         return after
@@ -132,7 +134,7 @@ class Feed:
 
     def predict(self, x: ArrayLike) -> np.ndarray:
         """Return the estimate for one x, (1,); from ``Intervals`` estimate, low and high, (3,)."""
-        return self._learn_queue(self._row(x, np.nan, 0.0))[-1]
+        return self._learn_queue(x)[-1]
 
     def predict_many(self, xs: ArrayLike) -> np.ndarray:
         """Return the rows of ``predict`` for many x, (n, r)."""
@@ -147,7 +149,7 @@ class Feed:
         """
         key, model, width, dtype, *_ = self._setup
         new, state = initial(model, num_features, dtype, key), self.state
-        learned = self._progress.learned
+        _, learned, _ = self._progress
         state = carry_over(model, state, new, (width, num_features), key)
         if state is None:
             name = type(model).__name__
@@ -162,27 +164,21 @@ class Feed:
         feed._setup, feed._progress = self._setup, progress
         return feed
 
-    def _row(self, x: ArrayLike, d: float, weight: float) -> np.ndarray:
-        if not (type(weight) in (float, int) and 0 <= weight < math.inf):  # the quick check
-            weight = float(as_weights(weight, ()))
-        row = np.empty(self._setup.num_features + 2, self._setup.dtype)
+    def _learn_queue(self, query: ArrayLike | None = None) -> np.ndarray:
+        """Learn the waiting samples; return the estimates for them and for another x."""
+        setup, (words, learned, rows) = self._setup, self._progress
+        block, count = np.zeros((QUEUE + 1, setup.num_features + 2), setup.dtype), len(rows)
         with np.errstate(all="ignore"):  # numbers beyond float32 become infinite and are skipped
-            row[:-2] = x
-            row[-2], row[-1] = d, min(weight, self._setup.largest)
-        return row
-
-    def _learn_queue(self, *query: np.ndarray) -> np.ndarray:
-        """Learn the waiting samples; return the estimates for them and for the query."""
-        words, learned, rows = self._progress
-        rows += query
-        block = np.zeros((QUEUE + 1, self._setup.num_features + 2), self._setup.dtype)
-        if not rows:
+            for i, row in enumerate(rows):
+                block[i] = row
+            if query is not None:
+                block[count, :-2], block[count, -2] = query, np.nan
+                count += 1
+        if count == 0:
             return block[:0]
-        for i, row in enumerate(rows):
-            block[i] = row
-        words, learned, estimates = _run(self._setup, words, learned, block, len(rows))
+        words, learned, estimates = _run(setup, words, learned, block, count)
         # The feed is what it was: the samples are learned now, and need not be learned again.
-        self._progress = _Progress(words, learned)
+        self._progress = words, learned, ()
         return estimates
 
     def _run_many(
@@ -202,7 +198,7 @@ class Feed:
                 block[:count] = rows[start : start + count]
             words, learned, found = _run(self._setup, words, learned, block, count)
             estimates.append(found)
-        return _Progress(words, learned), np.concatenate(estimates)
+        return (words, learned, ()), np.concatenate(estimates)
 
 
 def _begin(
@@ -224,7 +220,7 @@ def _begin(
     setup = _Setup(
         key, model, num_features, dtype, largest, packing, words, programs=(first, later)
     )
-    return setup, _Progress(_packed(packing, both), learned)
+    return setup, (_packed(packing, both), learned, ())
 
 
 def _run(
@@ -232,18 +228,25 @@ def _run(
 ) -> tuple[Array, int, np.ndarray]:
     """Predict and learn the first rows of a block; return the progress and the estimates."""
     first, later = setup.programs
-    border = 0
-    if first is not later and learned <= FIRST_SAMPLES:
-        counted = np.cumsum(np.isfinite(block[:count, -2]) & (block[:count, -1] > 0))
-        border = int(np.searchsorted(counted, FIRST_SAMPLES - learned, "right"))
-        learned += int(counted[-1])
+    if first is later or learned > FIRST_SAMPLES:
+        words, estimates = _call(later, words, setup.key_words, block, 0, count)
+        return words, learned, estimates
+    counted = np.cumsum(np.isfinite(block[:count, -2]) & (block[:count, -1] > 0))
+    border = int(np.searchsorted(counted, FIRST_SAMPLES - learned, "right"))
     estimates = []
     for program, start, stop in ((first, 0, border), (later, border, count)):
         if start < stop:
-            block[-1, :2] = start, stop  # in the last row: another operand would cost a call 3 µs
-            (words, rows), _ = program(words, setup.key_words, block)
-            estimates.append(np.asarray(rows)[start:stop])
-    return words, learned, estimates[0] if len(estimates) == 1 else np.concatenate(estimates)
+            words, found = _call(program, words, setup.key_words, block, start, stop)
+            estimates.append(found)
+    return words, learned + int(counted[-1]), np.concatenate(estimates)
+
+
+def _call(
+    program: Program, words: Array, key: Array | None, block: np.ndarray, start: int, stop: int
+) -> tuple[Array, np.ndarray]:
+    block[-1, :2] = start, stop  # in the last row: another operand would cost a call 3 µs
+    (words, estimates), _ = program(words, key, block)
+    return words, np.asarray(estimates)[start:stop]
 
 
 _packed = quickly(Packing.pack, static_argnums=0)

@@ -88,7 +88,9 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
         target = y if type(y) is float else as_number("y", y)
 
         def learn(before: _Learned) -> _Learned:
-            columns, empty_row, feed = self._with_features(before, x.keys())
+            columns, empty_row, feed = before
+            if not x.keys() <= columns.keys():
+                columns, empty_row, feed = self._with_features(before, x.keys())
             if feed is None:
                 as_weights(w, ())
                 return before
@@ -135,9 +137,9 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
     def _with_features(self, learned: _Learned, names: Set[Hashable]) -> _Learned:
         """Give every feature a column. The order does not depend on the order in a dict."""
         columns, _, feed = learned
-        if names <= columns.keys():
-            return learned
         new = sorted(names - columns.keys(), key=repr)
+        if not new:
+            return learned
         columns = columns | {name: ~(len(columns) + i) for i, name in enumerate(new)}
         if feed is None:
             model = catalogue.resolve(self.model, intervals=self.intervals)

@@ -7,7 +7,9 @@ bits of a run in which nothing was raised.
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -228,3 +230,42 @@ def test_a_value_that_learns_by_itself() -> None:
     expected.learn_one({"a": 1.0}, 5.0)
     outer.learn_one({"a": Value()}, 5.0)
     assert bits(outer) == bits(expected)
+
+
+@pytest.mark.slow
+def test_real_interrupts() -> None:
+    """A timer's signal that raises KeyboardInterrupt, as Ctrl-C does, at thousands of instants."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def passes(call: Call, delay: float) -> bool:
+        done = False
+        try:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, delay)
+                call(disturbed)
+                done = True
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            pass
+        return done
+
+    (make, calls, _), rounds = CASES["river"], 50
+    peaceful, disturbed, calls = make(), make(), [*calls()]
+    for call in calls * (rounds + 1):
+        call(peaceful)
+    for call in calls:  # then nothing is left to compile
+        call(disturbed)
+    before, interrupts = signal.signal(signal.SIGALRM, interrupt), 0
+    gc.disable()  # JAX has code that runs while garbage is collected, where errors are ignored
+    try:
+        for call in calls * rounds:
+            longest = 5e-5
+            while not passes(call, RNG.uniform(0, longest)):
+                longest, interrupts = 1.2 * longest, interrupts + 1
+    finally:
+        gc.enable()
+        signal.signal(signal.SIGALRM, before)
+    assert interrupts > 100 and bits(disturbed) == bits(peaceful)
