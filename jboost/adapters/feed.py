@@ -52,7 +52,7 @@ MOST_PROGRAMS = 256  # programs that are remembered
 Program = Callable[..., Any]
 
 
-class _Setup(NamedTuple):
+class Setup(NamedTuple):
     """What stays the same from sample to sample."""
 
     key: Key
@@ -90,47 +90,38 @@ class Feed:
 
     def __init__(self, model: Learner, num_features: int, key: Key = None):
         state = initial(model, num_features, jnp.result_type(float), key)
-        self._setup, self._progress = _begin(key, model, num_features, state)
+        self.setup, self._progress = _begin(key, model, num_features, state)
 
     def __getstate__(self) -> tuple[Any, ...]:
-        state, (key, model, num_features, *_) = self.state, self._setup
+        state, (key, model, num_features, *_) = self.state, self.setup
         return (key_words(key), model, num_features, state, self._progress[1])
 
     def __setstate__(self, saved: tuple[Any, ...]) -> None:
-        self._setup, self._progress = _begin(key_of(*saved[0]), *saved[1:])
-
-    @property
-    def model(self) -> Learner:
-        """The model that learns."""
-        return self._setup.model
-
-    @property
-    def num_features(self) -> int:
-        """The width of x."""
-        return self._setup.num_features
+        self.setup, self._progress = _begin(key_of(*saved[0]), *saved[1:])
 
     @property
     def state(self) -> State:
         """The state of the model after all samples so far."""
         self._learn_queue()
-        return self._setup.packing.unpack(self._progress[0])[1]
+        return self.setup.packing.unpack(self._progress[0])[1]
 
     def learn(self, x: ArrayLike, d: float, weight: float = 1.0) -> Feed:
         """Return the feed after one sample, which counts for nothing if d is NaN or weight 0."""
         if not (type(weight) in (float, int) and 0 <= weight < math.inf):  # the quick check
             weight = float(as_weights(weight, ()))
-        setup, (words, learned, rows) = self._setup, self._progress
+        setup, (words, learned, rows) = self.setup, self._progress
         row = np.empty(setup.num_features + 2)
         row[:-2] = x
         row[-2], row[-1] = d, min(weight, setup.largest)
-        after = self._after((words, learned, (*rows, row)))
+        after = _feed(setup, (words, learned, (*rows, row)))
         if len(rows) == QUEUE - 2:  # a prediction needs one more row
             after._learn_queue()
         return after
 
     def learn_many(self, xs: ArrayLike, ds: ArrayLike, weights: ArrayLike = 1.0) -> Feed:
         """Return the feed after samples, xs (n, r) and ds (n,), learned in their order."""
-        return self._after(self._run_many(xs, ds, as_weights(weights, np.shape(ds)))[0])
+        progress, _ = self._run_many(xs, ds, as_weights(weights, np.shape(ds)))
+        return _feed(self.setup, progress)
 
     def predict(self, x: ArrayLike) -> np.ndarray:
         """Return the estimate for one x, (1,); from ``Intervals`` estimate, low and high, (3,)."""
@@ -147,26 +138,19 @@ class Feed:
         What was learned is kept, as :func:`jboost.adapters.growth.carry_over` says. A model that
         cannot keep it starts from its first state, with a warning.
         """
-        key, model, width, dtype, *_ = self._setup
-        new, state = initial(model, num_features, dtype, key), self.state
+        key, model, width, dtype, *_ = self.setup
+        new = initial(model, num_features, dtype, key)
+        state = carry_over(model, self.state, new, (width, num_features), key)
         _, learned, _ = self._progress
-        state = carry_over(model, state, new, (width, num_features), key)
         if state is None:
             name = type(model).__name__
             warnings.warn(f"a state of {name} cannot grow: the model begins anew", stacklevel=2)
             state, learned = new, 0
-        feed = object.__new__(Feed)
-        feed._setup, feed._progress = _begin(key, model, num_features, state, learned)
-        return feed
-
-    def _after(self, progress: _Progress) -> Feed:
-        feed = object.__new__(Feed)
-        feed._setup, feed._progress = self._setup, progress
-        return feed
+        return _feed(*_begin(key, model, num_features, state, learned))
 
     def _learn_queue(self, query: ArrayLike | None = None) -> np.ndarray:
         """Learn the waiting samples; return the estimates for them and for another x."""
-        setup, (words, learned, rows) = self._setup, self._progress
+        setup, (words, learned, rows) = self.setup, self._progress
         block, count = np.zeros((QUEUE + 1, setup.num_features + 2), setup.dtype), len(rows)
         with np.errstate(all="ignore"):  # numbers beyond float32 become infinite and are skipped
             for i, row in enumerate(rows):
@@ -187,25 +171,32 @@ class Feed:
         """Predict and learn any number of rows; return the progress and the estimates."""
         self._learn_queue()
         words, learned, _ = self._progress
-        weights = np.minimum(weights, self._setup.largest)
+        weights = np.minimum(weights, self.setup.largest)
         rows = np.column_stack([np.asarray(xs), np.asarray(ds), weights])
         length = QUEUE if len(rows) <= FEW else BLOCK
-        block = np.zeros((length + 1, self._setup.num_features + 2), self._setup.dtype)
+        block = np.zeros((length + 1, self.setup.num_features + 2), self.setup.dtype)
         estimates = []
         for start in range(0, len(rows), length):
             count = min(length, len(rows) - start)
             with np.errstate(all="ignore"):
                 block[:count] = rows[start : start + count]
-            words, learned, found = _run(self._setup, words, learned, block, count)
+            words, learned, found = _run(self.setup, words, learned, block, count)
             estimates.append(found)
         return (words, learned, ()), np.concatenate(estimates)
 
 
+def _feed(setup: Setup, progress: _Progress) -> Feed:
+    feed = object.__new__(Feed)
+    feed.setup, feed._progress = setup, progress
+    return feed
+
+
 def _begin(
     key: Key, model: Learner, num_features: int, state: State, learned: int = 0
-) -> tuple[_Setup, _Progress]:
+) -> tuple[Setup, _Progress]:
     """Return what a feed of a model in some state consists of."""
     both = jax.tree.map(jnp.asarray, (model, state))
+    Packing.of(both[1])  # a state that cannot be packed is named by its path in the state
     packing, dtype = Packing.of(both), jnp.dtype(float_dtype(both[1]))
     xs, ds = jnp.zeros((2, num_features), dtype), jnp.zeros(2, dtype)
     plan = plan_for(model, both[1], xs, ds, key)
@@ -217,14 +208,12 @@ def _begin(
     levels = (FIRST_LEVEL, LATER_LEVEL) if plan.long else (None, None)
     first, later = (_program(packing, generator, plan.kernel, level) for level in levels)
     largest = float(jnp.finfo(dtype).max)
-    setup = _Setup(
-        key, model, num_features, dtype, largest, packing, words, programs=(first, later)
-    )
+    setup = Setup(key, model, num_features, dtype, largest, packing, words, (first, later))
     return setup, (_packed(packing, both), learned, ())
 
 
 def _run(
-    setup: _Setup, words: Array, learned: int, block: np.ndarray, count: int
+    setup: Setup, words: Array, learned: int, block: np.ndarray, count: int
 ) -> tuple[Array, int, np.ndarray]:
     """Predict and learn the first rows of a block; return the progress and the estimates."""
     first, later = setup.programs

@@ -88,13 +88,11 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
         target = y if type(y) is float else as_number("y", y)
 
         def learn(before: _Learned) -> _Learned:
-            columns, empty_row, feed = before
-            if not x.keys() <= columns.keys():
-                columns, empty_row, feed = self._with_features(before, x.keys())
+            columns, empty_row, feed = after = self._with_features(before, x.keys())
             if feed is None:
                 as_weights(w, ())
                 return before
-            return _Learned(columns, empty_row, feed.learn(_row(columns, empty_row, x), target, w))
+            return _Learned(columns, empty_row, feed.learn(_row(after, x), target, w))
 
         self._replace("_learned", learn)
 
@@ -106,89 +104,80 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
     def predict_one(self, x: Features, with_interval: bool = False) -> float | conf.Interval:
         if with_interval and self.intervals is None and not isinstance(self.model, Intervals):
             raise ValueError("there are no intervals: make the regressor with intervals=0.9 or so")
-        columns, empty_row, feed = self._learned
-        if feed is None:
+        learned = self._learned
+        if learned.feed is None:
             return conf.Interval(-math.inf, math.inf) if with_interval else 0.0
-        estimate, *bounds = feed.predict(_row(columns, empty_row, x)).tolist()
+        estimate, *bounds = learned.feed.predict(_row(learned, x)).tolist()
         return conf.Interval(*bounds) if with_interval else estimate
 
     def learn_many(self, X: IntoDataFrame, y: ArrayLike, w: ArrayLike = 1.0) -> None:
         names, values = _names_and_values(X)
-        targets = _numbers("y", np.asarray(y))
-        weights = as_weights(w, (len(values),))
+        targets, weights = _numbers("y", np.asarray(y)), as_weights(w, (len(values),))
 
         def learn(before: _Learned) -> _Learned:
-            columns, empty_row, feed = self._with_features(before, {*names})
+            columns, empty_row, feed = after = self._with_features(before, {*names})
             if feed is not None and len(values):
-                rows = _rows(columns, empty_row, names, values)
-                feed = feed.learn_many(rows, targets, weights)
+                feed = feed.learn_many(_rows(after, names, values), targets, weights)
             return _Learned(columns, empty_row, feed)
 
         self._replace("_learned", learn)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
         names, values = _names_and_values(X)
-        columns, empty_row, feed = self._learned
-        estimates = np.zeros(len(values))
-        if feed is not None and len(values):
-            estimates = feed.predict_many(_rows(columns, empty_row, names, values))[:, 0]
+        learned, estimates = self._learned, np.zeros(len(values))
+        if learned.feed is not None and len(values):
+            estimates = learned.feed.predict_many(_rows(learned, names, values))[:, 0]
         return _series(estimates.astype(np.float64), X)
 
     def _with_features(self, learned: _Learned, names: Set[Hashable]) -> _Learned:
         """Give every feature a column. The order does not depend on the order in a dict."""
         columns, _, feed = learned
-        new = sorted(names - columns.keys(), key=repr)
-        if not new:
+        if names <= columns.keys():
             return learned
+        new = sorted(names - columns.keys(), key=repr)
         columns = columns | {name: ~(len(columns) + i) for i, name in enumerate(new)}
         if feed is None:
             model = catalogue.resolve(self.model, intervals=self.intervals)
             seed = secrets.randbits(32) if model.needs_key and self.seed is None else self.seed
             key = None if seed is None else jax.random.key(seed)
             feed = Feed(model, len(columns), key)
-        elif len(columns) > feed.num_features:
-            feed = feed.grow(max(2 * feed.num_features, len(columns)))
-        missing = np.nan if feed.model.takes_missing else 0.0
-        return _Learned(columns, np.full(feed.num_features, missing), feed)
+        elif len(columns) > feed.setup.num_features:
+            feed = feed.grow(max(2 * feed.setup.num_features, len(columns)))
+        missing = np.nan if feed.setup.model.takes_missing else 0.0
+        return _Learned(columns, np.full(feed.setup.num_features, missing), feed)
 
 
-def _row(columns: Mapping[Hashable, int], empty_row: np.ndarray, x: Features) -> np.ndarray:
-    row = empty_row.copy()
+def _row(learned: _Learned, x: Features) -> np.ndarray:
+    row, columns = learned.empty_row.copy(), learned.columns
     for name, value in x.items():
         if name in columns:
             row[columns[name]] = value if type(value) is float else as_number(name, value)
     return row
 
 
-def _rows(
-    columns: Mapping[Hashable, int], empty_row: np.ndarray, names: list[Hashable],
-    values: np.ndarray,
-) -> np.ndarray:  # fmt: skip
-    learned = [i for i, name in enumerate(names) if name in columns]
-    rows = np.tile(empty_row, (len(values), 1))
-    rows[:, [columns[names[i]] for i in learned]] = values[:, learned]
+def _rows(learned: _Learned, names: list[Hashable], values: np.ndarray) -> np.ndarray:
+    present = [i for i, name in enumerate(names) if name in learned.columns]
+    rows = np.tile(learned.empty_row, (len(values), 1))
+    rows[:, [learned.columns[names[i]] for i in present]] = values[:, present]
     return rows
 
 
 def _names_and_values(table: Any) -> tuple[list[Hashable], np.ndarray]:
     """Return the names of a table's columns, and its numbers."""
     if hasattr(table, "iloc"):  # only pandas can turn all of its kinds of missing values into NaN
-        names, missing = list(table.columns), {"na_value": np.nan}
-        if all(dtype.kind in REAL for dtype in table.dtypes):
-            return names, table.to_numpy(dtype=np.float64, **missing)
-        arrays = [table.iloc[:, i].to_numpy(dtype=object, **missing) for i in range(len(names))]
+        real = all(dtype.kind in REAL for dtype in table.dtypes)
+        values = table.to_numpy(dtype=np.float64 if real else object, na_value=np.nan)
+        names, arrays = list(table.columns), values.T
     else:
         wrapped = extras.need("narwhals", "io").from_native(table, eager_only=True)
-        names, arrays = (
-            list(wrapped.columns),
-            [column.to_numpy() for column in wrapped.iter_columns()],
-        )
+        names = list(wrapped.columns)
+        arrays = [column.to_numpy() for column in wrapped.iter_columns()]
     columns = [_numbers(name, array) for name, array in zip(names, arrays, strict=True)]
-    return names, np.column_stack(columns) if columns else np.zeros((len(table), 0))
+    return names, np.array(columns).T.reshape(len(table), len(names))
 
 
 def _numbers(name: Hashable, values: np.ndarray) -> np.ndarray:
-    """Return a column, or a column of the targets, as float64."""
+    """Return a column of a table, or the targets, as float64."""
     if values.dtype.kind in REAL and values.ndim == 1:
         return values.astype(np.float64)
     return np.array([as_number(name, value) for value in values], np.float64)

@@ -92,8 +92,7 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, anew: bool
     ) -> Self:
         def learn(before: dict[str, Any]) -> dict[str, Any]:
-            after = object.__new__(type(self))  # seen by nobody else until all is learned
-            after.__dict__.update(before)
+            after = self._present()  # seen by nobody else until all is learned
             after._learn_rows(X, y, sample_weight, first=anew or "feed_" not in before)
             return after.__dict__
 
@@ -132,8 +131,15 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
     def _estimates(self, X: ArrayLike) -> np.ndarray:
         """Return estimates and bounds, (n, 1) or (n, 3), for the rows of X."""
         validation.check_is_fitted(self, "feed_")
-        X = self._checked(self.model_, X=X, reset=False)
-        return self.feed_.predict_many(X).astype(np.float64)
+        present = self._present()
+        X = present._checked(present.model_, X=X, reset=False)
+        return present.feed_.predict_many(X).astype(np.float64)
+
+    def _present(self) -> Self:
+        """Return a copy that shares all, and that no other thread changes."""
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        return copy
 
     def _checked(self, model: Learner, **arguments: Any) -> Any:
         """Return X, or X and y, as arrays that the model can take."""

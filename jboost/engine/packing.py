@@ -29,11 +29,11 @@ class Packing(NamedTuple):
         """How states like this one, or like this template, are packed."""
         leaves, structure = jax.tree.flatten(state)
         for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-            if not _of_whole_bytes(leaf.dtype):
-                found = f"{jax.tree_util.keystr(path)} is of dtype {leaf.dtype}"
-                advice = "keep a complex number as two real ones, an int4 as an int8"
+            if not _packable(leaf.dtype):
                 raise TypeError(
-                    f"a state must hold real numbers of 8 bits or more; {found}: {advice}"
+                    "a state must hold real numbers of 8 bits or more; "
+                    f"state{jax.tree_util.keystr(path)} is of dtype {leaf.dtype}: "
+                    "keep a complex number as two real ones, an int4 as an int8"
                 )
         return cls(structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
 
@@ -62,12 +62,10 @@ class Packing(NamedTuple):
         return self.structure.unflatten(leaves)
 
 
-def _of_whole_bytes(dtype: Any) -> bool:
-    if jnp.issubdtype(dtype, jnp.bool_):
-        return True
-    limits = jnp.iinfo if jnp.issubdtype(dtype, jnp.integer) else jnp.finfo
-    real = jnp.issubdtype(dtype, jnp.integer) or jnp.issubdtype(dtype, jnp.floating)
-    return real and limits(dtype).bits % 8 == 0
+def _packable(dtype: Any) -> bool:
+    if jnp.issubdtype(dtype, jnp.floating):
+        return jnp.finfo(dtype).bits >= 8
+    return getattr(dtype, "kind", None) in ("b", "i", "u")  # the kind of an int4 is V, as of bytes
 
 
 def _words_of(dtype: Any) -> int:

@@ -87,9 +87,9 @@ def test_what_was_learned_survives_growth(model: Any) -> None:
         regressor.learn_one(x, y)
     queries = [x for x, _ in samples(5, "abc")]
     before = [regressor.predict_one(x) for x in queries]
-    assert regressor._learned.feed is not None and regressor._learned.feed.num_features == 3
+    assert regressor._learned.feed is not None and regressor._learned.feed.setup.num_features == 3
     regressor.learn_one({"a": 0.0, "b": 0.0, "c": 0.0, "d": 1.0, "e": 1.0}, 0.0, w=0.0)
-    assert regressor._learned.feed.num_features == 6
+    assert regressor._learned.feed.setup.num_features == 6
     after = [regressor.predict_one(x) for x in queries]
     np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-4)
 
@@ -114,8 +114,7 @@ def test_of_a_mixture_what_can_grow_does() -> None:
 
     def said(x: dict[str, float]) -> np.ndarray:
         assert regressor._learned.feed is not None
-        columns, empty_row, _ = regressor._learned
-        row, state = river._row(columns, empty_row, x), regressor._learned.feed.state
+        row, state = river._row(regressor._learned, x), regressor._learned.feed.state
         row = row.astype(np.float32)
         return np.asarray(model.info(state, model.sample(state, row, 0.0))["y"])
 
@@ -279,13 +278,13 @@ def test_a_key_for_the_start_alone_makes_no_other_program() -> None:
     key = jax.random.key(1)
     starts = Seeded(jb.boost([network, jb.NLMS(0.5)], target_mse=0.1, dependence=0.0))
     one, other = Feed(starts, 3), Feed(starts, 3, key)
-    assert one._setup.programs == other._setup.programs
+    assert one.setup.programs == other.setup.programs
     assert one.predict([1, 2, 3]) != other.predict([1, 2, 3])
     again = pickle.loads(pickle.dumps(other))
     assert again.predict([1, 2, 3]) == other.predict([1, 2, 3])
     draws = Seeded(jb.boost(NLMS, 3, target_mse=30.0, mode=jb.RandomUpdate()))
     one, other = Feed(draws, 3), Feed(draws, 3, key)
-    assert one._setup.programs != other._setup.programs
+    assert one.setup.programs != other.setup.programs
     for x, y in samples(100, "abc"):  # of twenty, both may skip the same
         one, other = (each.learn([*x.values()], y) for each in (one, other))
     assert one.predict([1, 2, 3]) != other.predict([1, 2, 3])

@@ -130,6 +130,8 @@ def test_an_exception_at_every_point(case: str, kinds: str) -> None:
     assert bits(disturbed) == bits(peaceful)
 
 
+# Python ignores, with a warning, what is raised where JAX's objects are let go.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("case", CASES)
 def test_an_exception_while_compiling(case: str) -> None:
     """Raised inside JAX, where the program is traced, lowered and compiled, and where it runs."""
