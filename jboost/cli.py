@@ -19,6 +19,11 @@ examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status; ``argv`` are the words after ``jboost``."""
+    _open_what_is_closed()
+    if sys.stdout is None:
+        advice = "results go there: redirect it to a file, or to /dev/null"
+        terminal.print_error(f"standard output is closed, and {advice}")
+        return terminal.FAILED
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal without λ shows a question mark instead
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
@@ -46,6 +51,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         terminal.print_error(f"{name} could not be written: {error.strerror or error}")
         _discard_output()
         return terminal.FAILED
+
+
+def _open_what_is_closed() -> None:
+    """Open standard streams that are closed: the next file would get the number of one of them."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115  (open until the process ends)
 
 
 def _discard_output() -> None:

@@ -589,7 +589,7 @@ def test_sweep_finds_what_single_runs_find(folder: Path, capsys: Any) -> None:
         assert message in capsys.readouterr().err
     before = Path("data.csv").read_bytes()
     assert main(["sweep", "data.csv", "--target", "y", *FAST, *grid, "--table", "data.csv"]) == 2
-    assert "data.csv is the file to learn; write to another" in capsys.readouterr().err
+    assert "data.csv is the file to learn and the file of --table" in capsys.readouterr().err
     assert Path("data.csv").read_bytes() == before
 
 

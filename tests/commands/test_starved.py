@@ -1,0 +1,1 @@
+"""The command without standard streams, descriptors or memory: a sentence and an exit status."""
