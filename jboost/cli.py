@@ -46,6 +46,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         _discard_output()
         return terminal.PIPE_CLOSED
+    except (MemoryError, RuntimeError) as error:
+        words = ("RESOURCE_EXHAUSTED", "can't start new thread")  # of JAX, and of Python
+        if not isinstance(error, MemoryError) and not any(word in str(error) for word in words):
+            raise
+        terminal.print_error(f"there is not enough memory: {str(error) or 'none is left'}")
+        return terminal.FAILED
     except OSError as error:  # of standard output: the subcommands explain all others
         name = error.filename or "standard output"
         terminal.print_error(f"{name} could not be written: {error.strerror or error}")

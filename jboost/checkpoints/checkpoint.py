@@ -158,6 +158,7 @@ def read(path: PathLike, model: Learner | None = None) -> Checkpoint:
         state = _rebuild_state(model, header, store, key)
         if (position := header["position"]) is not None:
             checks.whole("position", position, at_least=0)
+        refuse_deep("extra", header["extra"])
         return Checkpoint(model, state, key, position, dict(header["extra"]))
 
 

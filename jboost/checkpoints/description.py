@@ -96,7 +96,7 @@ def refuse_deep(name: str, value: object) -> None:
         # By identity: what occurs many times, or holds itself, is gone through once a level.
         level = {id(item): item for items in inner for item in items}
     if level:
-        raise ValueError(f"{name} is nested too deeply to be saved: at most {DEEPEST} levels")
+        raise ValueError(f"{name} must be nested at most {DEEPEST} levels deep; it is deeper")
 
 
 def describe(model: object, store: Store, *, opaque: bool = False) -> Any:

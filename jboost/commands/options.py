@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from jboost import catalogue
+from jboost import catalogue, limits
 from jboost.checkpoints import atomic
 from jboost.commands import terminal
 from jboost.commands.terminal import (
@@ -148,13 +148,13 @@ def refuse_huge(model: Learner, width: int) -> None:
     state = template(model, width, "float32")
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
     try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        memory = min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), limits.memory())
     except (AttributeError, OSError, ValueError):  # the system does not tell
         return
     if 3 * size > memory:  # the state, the state after it, and what lies between
         raise CommandError(
             f"with {width:,} columns this model takes {3 * size / 1e9:,.0f} GB, and there are "
-            f"{memory / 1e9:,.0f}; drop columns, or take a smaller model such as --model sgd"
+            f"{memory / 1e9:,.1f}; drop columns, or take a smaller model such as --model sgd"
         )
 
 

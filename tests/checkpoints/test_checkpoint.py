@@ -409,7 +409,7 @@ def nested(depth: int, kind: str) -> dict[str, Any]:
 def test_how_deep_extra_may_be(depth: int, kind: str, tmp_path: Path) -> None:
     extra = nested(depth, kind)
     if depth > 100:
-        with pytest.raises(ValueError, match="extra is nested too deeply to be saved: at most 100"):
+        with pytest.raises(ValueError, match="extra must be nested at most 100 levels deep"):
             save(tmp_path / "a", SMALL, SMALL.init(2), extra=extra)
         assert not os.listdir(tmp_path)
     else:
@@ -420,5 +420,5 @@ def test_how_deep_extra_may_be(depth: int, kind: str, tmp_path: Path) -> None:
 def test_extra_that_holds_itself(tmp_path: Path) -> None:
     extra: dict[str, Any] = {}
     extra |= {"a": [extra, extra], "b": extra}
-    with pytest.raises(ValueError, match="extra is nested too deeply"):
+    with pytest.raises(ValueError, match="extra must be nested at most 100 levels"):
         save(tmp_path / "a", SMALL, SMALL.init(2), extra=extra)
