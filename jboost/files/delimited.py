@@ -89,8 +89,8 @@ class Delimited(Reader):
         self._encoding = _checked_encoding(text_format.encoding or "utf-8")
         self._header = text_format.header is not False
         for name, sign in (("delimiter", self._delimiter), ("decimal", self.decimal)):
-            if len(sign) != 1:
-                raise ValueError(f"{name} must be one character; got {sign!r}")
+            if len(sign) != 1 or not sign.isascii():
+                raise ValueError(f"{name} must be one character of ASCII; got {sign!r}")
         self.names: list[str] = []
         self._lines = self._below_header()
         self._sample = next(self._lines, _Lines(0, b""))

@@ -208,7 +208,7 @@ def _refuse_numbers(name: str, sample: RawBlock, decimal: str | None, advised: s
     odd = [code for code, text in present if not reads_as_number(text, decimal or ".")]
     other, sign = {".": (",", "a comma"), ",": (".", "a point")}.get(decimal or "", ("", ""))
     swapped = [c for c, text in present if other and other in text and reads_as_number(text, other)]
-    unplain = [c for c, text in present if decimal and _looks_like_a_number(text, decimal)]
+    unplain = [c for c, text in present if decimal and _looks_like_a_number(text)]
     if 0 < 2 * counts[odd].sum() < counts.sum():
         problem = f"is not a number, but most of the column {name!r} are; {advised}"
     elif 2 * counts[swapped].sum() > counts.sum():
@@ -223,6 +223,7 @@ def _refuse_numbers(name: str, sample: RawBlock, decimal: str | None, advised: s
     raise DataError(f"{sample.place_of(row)}: {texts[codes[row]]!r:.60} {problem}")
 
 
-def _looks_like_a_number(text: str, decimal: str) -> bool:
+def _looks_like_a_number(text: str) -> bool:
     """Whether a text is a number but for signs between thousands, of a currency or of percent."""
-    return reads_as_number(_SEPARATOR.sub("", plain(text)).strip(_UNITS), decimal)
+    bare = _SEPARATOR.sub("", plain(text)).strip(_UNITS)
+    return reads_as_number(bare) or reads_as_number(bare, ",")

@@ -103,7 +103,7 @@ def test_one_odd_cell_among_numbers(
 
 
 @pytest.mark.parametrize(
-    "cell", ["1 234", "1'234", "1_000", "1,234,567", "12 %", "$5.50", "€ 1 200"]
+    "cell", ["1 234", "1'234", "1_000", "1,234,567", "12 %", "$5.50", "€ 1 200", "1 234,5"]
 )
 def test_what_may_be_a_number_is_refused_with_its_place(path: Path, cell: str) -> None:
     sentence = rf"line 2: {re.escape(repr(cell))} in the column 'a' looks like a number"
