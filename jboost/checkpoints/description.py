@@ -88,11 +88,8 @@ def refuse_deep(name: str, value: object) -> None:
     """Refuse an argument with lists and dicts nested so deeply that JSON could not hold it."""
     level = {0: value}
     for _ in range(DEEPEST + 1):
-        inner = [
-            v.values() if isinstance(v, Mapping) else v
-            for v in level.values()
-            if isinstance(v, (Mapping, list, tuple))
-        ]
+        outer = [v for v in level.values() if isinstance(v, (Mapping, list, tuple))]
+        inner = (v.values() if isinstance(v, Mapping) else v for v in outer)
         # By identity: what occurs many times, or holds itself, is gone through once a level.
         level = {id(item): item for items in inner for item in items}
     if level:

@@ -46,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, out: Path) -> int:
+    """Do what the command is to do, while its output is held."""
     start = time.perf_counter()
     print(f"Duffing map, {args.length:,} samples\n{paper.SETTINGS}\n", flush=True)
     with Progress(pauses=(0.0, 0.0)) as progress:

@@ -80,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    """Do what the command is to do, while its outputs are held."""
     done, source = _outcome(args, _read_checkpoint(args) if args.resume else None)
     options.refuse_huge(done.model, done.columns.width)
     try:

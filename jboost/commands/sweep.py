@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    """Do what the command is to do, while its outputs are held."""
     name = options.known_model(args.model)
     fixed = options.settings(args, name)
     source = options.source_of(args)
