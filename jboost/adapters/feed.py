@@ -30,26 +30,24 @@ from jboost.core import Key, Learner, State
 from jboost.core.learner import float_dtype
 from jboost.core.numerics import usable
 from jboost.core.step import step
-from jboost.engine.kernel import key_of, key_words, one_kernel, outermost, quickly
-from jboost.engine.loop import plan_for
-from jboost.engine.packing import Packing
+from jboost.engine.kernel import USUAL_LEVEL, key_of, key_words, one_kernel, outermost, quickly
+from jboost.engine.layout import Layout, lay_out, put_back
+from jboost.engine.loop import decide
+from jboost.engine.packing import Packing, SplitPacking
+from jboost.engine.pieces import platforms
+from jboost.engine.plan import Plan, Plans
 from jboost.running.run import initial
 from jboost.wrappers.intervals import Intervals
 
-# Programs are compiled for blocks of these numbers of rows: the queue, and a block of a batch. A
-# batch of few rows goes through in blocks as long as the queue, which saves compiling the other.
-QUEUE, BLOCK = 16, 1024
-FEW = 16 * QUEUE
-
-# A program of thousands of operations, such as that of ``auto``, is compiled with less effort for
-# the first samples. Samples are counted as they are learned, so the bits do not depend on how they
-# come. Measured on one core: 7 s to compile and 1.6 ms a sample, then 17 s and .3 ms (at XLA's own
-# level, 3, 23 s and .4 ms).
-FIRST_SAMPLES = 1024
-FIRST_LEVEL, LATER_LEVEL = 0, 1
+QUEUE = 16  # rows: the samples that wait, and a prediction
+# One program has room for a block of rows, and takes as an argument how many of them to run. The
+# room costs a call nothing, up to about this size.
+LONGEST_BLOCK = 1024  # rows
+LARGEST_BLOCK = 2**18  # bytes
 
 MOST_PROGRAMS = 256  # programs that are remembered
 Program = Callable[..., Any]
+_plans = Plans()
 
 
 class Setup(NamedTuple):
@@ -60,14 +58,17 @@ class Setup(NamedTuple):
     num_features: int
     dtype: np.dtype
     largest: float  # of the dtype
-    packing: Packing  # how the model and its state are packed into words
+    layout: Layout  # how the model and its state lie in memory
+    packing: SplitPacking  # how they are packed, in that layout
     key_words: Array | None  # None if learning draws nothing
-    programs: tuple[Program, Program]  # for the first samples, and for all others
+    program: Program
+    rows: int  # for how many rows the program has room
 
 
-# How far a feed has come: the model and its state, packed into words; how many samples that state
-# has learned; and the samples that wait, x, d and weight in one array each. A NamedTuple is slower.
-_Progress = tuple[Array, int, tuple[np.ndarray, ...]]
+Packed = tuple[Array, ...]
+# How far a feed has come: the model and its state, packed; and the samples that wait, x, d and
+# weight in one array each. A NamedTuple is slower.
+_Progress = tuple[Packed, tuple[np.ndarray, ...]]
 
 
 class Feed:
@@ -94,26 +95,30 @@ class Feed:
 
     def __getstate__(self) -> tuple[Any, ...]:
         state, (key, model, num_features, *_) = self.state, self.setup
-        return (key_words(key), model, num_features, state, self._progress[1])
+        return (key_words(key), model, num_features, state)
 
     def __setstate__(self, saved: tuple[Any, ...]) -> None:
-        self.setup, self._progress = _begin(key_of(*saved[0]), *saved[1:])
+        self.setup, self._progress = _begin(key_of(*saved[0]), *saved[1:4])
 
     @property
     def state(self) -> State:
         """The state of the model after all samples so far."""
         self._learn_queue()
-        return self.setup.packing.unpack(self._progress[0])[1]
+        return _state(self.setup.layout, self.setup.packing, self._progress[0])
+
+    def warm_up(self) -> None:
+        """Compile the program, which the first call would do otherwise."""
+        _run(self.setup, self._progress[0], np.zeros_like(_block(self.setup)), 0)
 
     def learn(self, x: ArrayLike, d: float, weight: float = 1.0) -> Feed:
         """Return the feed after one sample, which counts for nothing if d is NaN or weight 0."""
         if not (type(weight) in (float, int) and 0 <= weight < math.inf):  # the quick check
             weight = float(as_weights(weight, ()))
-        setup, (words, learned, rows) = self.setup, self._progress
+        setup, (packed, rows) = self.setup, self._progress
         row = np.empty(setup.num_features + 2)
         row[:-2] = x
         row[-2], row[-1] = d, min(weight, setup.largest)
-        after = _feed(setup, (words, learned, (*rows, row)))
+        after = _feed(setup, (packed, (*rows, row)))
         if len(rows) == QUEUE - 2:  # a prediction needs one more row
             after._learn_queue()
         return after
@@ -141,17 +146,16 @@ class Feed:
         key, model, width, dtype, *_ = self.setup
         new = initial(model, num_features, dtype, key)
         state = carry_over(model, self.state, new, (width, num_features), key)
-        _, learned, _ = self._progress
         if state is None:
             name = type(model).__name__
             warnings.warn(f"a state of {name} cannot grow: the model begins anew", stacklevel=2)
-            state, learned = new, 0
-        return _feed(*_begin(key, model, num_features, state, learned))
+            state = new
+        return _feed(*_begin(key, model, num_features, state))
 
     def _learn_queue(self, query: ArrayLike | None = None) -> np.ndarray:
         """Learn the waiting samples; return the estimates for them and for another x."""
-        setup, (words, learned, rows) = self.setup, self._progress
-        block, count = np.zeros((QUEUE + 1, setup.num_features + 2), setup.dtype), len(rows)
+        setup, (packed, rows) = self.setup, self._progress
+        block, count = _block(setup), len(rows)
         with np.errstate(all="ignore"):  # numbers beyond float32 become infinite and are skipped
             for i, row in enumerate(rows):
                 block[i] = row
@@ -160,9 +164,9 @@ class Feed:
                 count += 1
         if count == 0:
             return block[:0]
-        words, learned, estimates = _run(setup, words, learned, block, count)
+        packed, estimates = _run(setup, packed, block, count)
         # The feed is what it was: the samples are learned now, and need not be learned again.
-        self._progress = words, learned, ()
+        self._progress = packed, ()
         return estimates
 
     def _run_many(
@@ -170,19 +174,17 @@ class Feed:
     ) -> tuple[_Progress, np.ndarray]:
         """Predict and learn any number of rows; return the progress and the estimates."""
         self._learn_queue()
-        words, learned, _ = self._progress
-        weights = np.minimum(weights, self.setup.largest)
+        setup, (packed, _) = self.setup, self._progress
+        weights = np.minimum(weights, setup.largest)
         rows = np.column_stack([np.asarray(xs), np.asarray(ds), weights])
-        length = QUEUE if len(rows) <= FEW else BLOCK
-        block = np.zeros((length + 1, self.setup.num_features + 2), self.setup.dtype)
-        estimates = []
-        for start in range(0, len(rows), length):
-            count = min(length, len(rows) - start)
+        block, estimates = _block(setup), []
+        for start in range(0, len(rows), setup.rows):
+            count = min(setup.rows, len(rows) - start)
             with np.errstate(all="ignore"):
                 block[:count] = rows[start : start + count]
-            words, learned, found = _run(self.setup, words, learned, block, count)
+            packed, found = _run(setup, packed, block, count)
             estimates.append(found)
-        return (words, learned, ()), np.concatenate(estimates)
+        return (packed, ()), np.concatenate(estimates)
 
 
 def _feed(setup: Setup, progress: _Progress) -> Feed:
@@ -191,54 +193,59 @@ def _feed(setup: Setup, progress: _Progress) -> Feed:
     return feed
 
 
-def _begin(
-    key: Key, model: Learner, num_features: int, state: State, learned: int = 0
-) -> tuple[Setup, _Progress]:
+def _begin(key: Key, model: Learner, num_features: int, state: State) -> tuple[Setup, _Progress]:
     """Return what a feed of a model in some state consists of."""
     both = jax.tree.map(jnp.asarray, (model, state))
     Packing.of(both[1])  # a state that cannot be packed is named by its path in the state
-    packing, dtype = Packing.of(both), jnp.dtype(float_dtype(both[1]))
-    xs, ds = jnp.zeros((2, num_features), dtype), jnp.zeros(2, dtype)
-    plan = plan_for(model, both[1], xs, ds, key)
+    dtype = jnp.dtype(float_dtype(both[1]))
     words, generator = key_words(key)
-    if generator and not (model.needs_key or _draws(packing, generator, num_features, dtype)):
+    if generator and not (
+        model.needs_key or _draws(Packing.of(both), generator, num_features, dtype)
+    ):
         # Only ``init`` took the key: the program is the one for models without a key.
         words = generator = None
-    # None is XLA's own level: the plan's is for the plan's layout, which is not taken here.
-    levels = (FIRST_LEVEL, LATER_LEVEL) if plan.long else (None, None)
-    first, later = (_program(packing, generator, plan.kernel, level) for level in levels)
+    fitting = LARGEST_BLOCK // ((num_features + 2) * dtype.itemsize)
+    rows = min(max(fitting, QUEUE), LONGEST_BLOCK)
+    block = jax.ShapeDtypeStruct((rows + 1, num_features + 2), dtype)
+
+    def packed(layout: Layout) -> tuple[SplitPacking, Packed]:
+        packing = SplitPacking.of(jax.eval_shape(functools.partial(lay_out, layout), *both))
+        return packing, _packed(layout, packing, both)
+
+    def trace(layout: Layout) -> Any:
+        packing, arrays = packed(layout)
+        return _program(packing, generator, True, USUAL_LEVEL).trace(arrays, words, block)
+
+    def make() -> Plan:
+        return decide(both[0], both[1], platforms(np.zeros(0)), trace)
+
+    plan = _plans.get(None, both, (generator, num_features, dtype), make)
+    packing, arrays = packed(plan.layout)
+    program = _program(packing, generator, plan.kernel, plan.level)
     largest = float(jnp.finfo(dtype).max)
-    setup = Setup(key, model, num_features, dtype, largest, packing, words, (first, later))
-    return setup, (_packed(packing, both), learned, ())
+    fixed = key, model, num_features, dtype, largest, plan.layout, packing, words, program, rows
+    return Setup(*fixed), (arrays, ())
 
 
-def _run(
-    setup: Setup, words: Array, learned: int, block: np.ndarray, count: int
-) -> tuple[Array, int, np.ndarray]:
-    """Predict and learn the first rows of a block; return the progress and the estimates."""
-    first, later = setup.programs
-    if first is later or learned > FIRST_SAMPLES:
-        words, estimates = _call(later, words, setup.key_words, block, 0, count)
-        return words, learned, estimates
-    counted = np.cumsum(np.isfinite(block[:count, -2]) & (block[:count, -1] > 0))
-    border = int(np.searchsorted(counted, FIRST_SAMPLES - learned, "right"))
-    estimates = []
-    for program, start, stop in ((first, 0, border), (later, border, count)):
-        if start < stop:
-            words, found = _call(program, words, setup.key_words, block, start, stop)
-            estimates.append(found)
-    return words, learned + int(counted[-1]), np.concatenate(estimates)
+def _block(setup: Setup) -> np.ndarray:
+    return np.empty((setup.rows + 1, setup.num_features + 2), setup.dtype)
 
 
-def _call(
-    program: Program, words: Array, key: Array | None, block: np.ndarray, start: int, stop: int
-) -> tuple[Array, np.ndarray]:
-    block[-1, :2] = start, stop  # in the last row: another operand would cost a call 3 µs
-    (words, estimates), _ = program(words, key, block)
-    return words, np.asarray(estimates)[start:stop]
+def _run(setup: Setup, packed: Packed, block: np.ndarray, count: int) -> tuple[Packed, np.ndarray]:
+    """Predict and learn the first rows of a block; return the packed state and the estimates."""
+    block[-1, 0] = count  # in the last row: another operand would cost a call 3 µs
+    (packed, estimates), _ = setup.program(packed, setup.key_words, block)
+    return packed, np.asarray(estimates)[:count]
 
 
-_packed = quickly(Packing.pack, static_argnums=0)
+@functools.partial(quickly, static_argnums=(0, 1))
+def _packed(layout: Layout, packing: SplitPacking, both: tuple[Learner, State]) -> Packed:
+    return packing.pack(lay_out(layout, *both))
+
+
+@functools.partial(quickly, static_argnums=(0, 1))
+def _state(layout: Layout, packing: SplitPacking, packed: Packed) -> State:
+    return put_back(layout, packing.unpack(packed)[1])
 
 
 @functools.lru_cache(MOST_PROGRAMS)
@@ -257,19 +264,19 @@ def _draws(packing: Packing, generator: str, num_features: int, dtype: np.dtype)
 
 
 @functools.lru_cache(MOST_PROGRAMS)
-def _program(packing: Packing, generator: str | None, kernel: bool, level: int | None) -> Program:
-    """Return the program that runs a block of rows; JAX compiles it for each length of a block.
+def _program(packing: SplitPacking, generator: str | None, kernel: bool, level: int | None) -> Any:
+    """Return the program that runs a block of rows.
 
     Args:
-      packing: how the model and its state are packed into words.
+      packing: how the model and its state are packed.
       generator: the name of the key's random generator; None if learning draws nothing.
       kernel: whether the program is compiled as one kernel.
       level: the compiler's optimisation level, None for XLA's own.
     """
 
-    def run(packed: Array, words: Array | None, block: Array) -> tuple[Array, Array]:
+    def run(packed: Packed, words: Array | None, block: Array) -> tuple[Packed, Array]:
         (model, state), key = packing.unpack(packed), key_of(words, generator)
-        start, stop = block[-1, :2].astype(jnp.int32)
+        count = block[-1, 0].astype(jnp.int32)
 
         def one_row(i: Array, carried: tuple[State, Array]) -> tuple[State, Array]:
             state, estimates = carried
@@ -283,10 +290,10 @@ def _program(packing: Packing, generator: str | None, kernel: bool, level: int |
 
         columns = 3 if isinstance(model, Intervals) else 1
         estimates = jnp.zeros((len(block) - 1, columns), block.dtype)
-        state, estimates = jax.lax.fori_loop(start, stop, one_row, (state, estimates))
+        state, estimates = jax.lax.fori_loop(0, count, one_row, (state, estimates))
         return packing.pack((model, state)), estimates
 
-    def whole(*operands: Any) -> tuple[tuple[Array, Array], Array | None]:
+    def whole(*operands: Any) -> tuple[tuple[Packed, Array], Array | None]:
         return one_kernel(run, *operands) if kernel else (run(*operands), None)
 
     return outermost(whole, kernel=kernel, level=level)

@@ -60,12 +60,14 @@ def _fill(new: State, old: State) -> State:
     """Return ``new`` with each array of ``old`` at the end of its namesake, if it fits there."""
     old_arrays = dict(jax.tree_util.tree_leaves_with_path(old))
 
-    def fill(path: tuple[Any, ...], array: Array) -> Array:
+    def fill(path: tuple[Any, ...], array: Array) -> np.ndarray | Array:
         old_array = old_arrays.get(path, array)
         pairs = [*zip(array.shape, old_array.shape, strict=False)]
         if array.ndim != old_array.ndim or any(n < o for n, o in pairs):
             return array
-        return array.at[tuple(slice(n - o, n) for n, o in pairs)].set(old_array)
+        filled = np.array(array)  # NumPy compiles nothing
+        filled[tuple(slice(n - o, n) for n, o in pairs)] = old_array
+        return filled
 
     return jax.tree_util.tree_map_with_path(fill, new)
 

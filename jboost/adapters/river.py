@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Hashable, Mapping, Set
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsFloat, overload
+from collections.abc import Hashable, Iterable, Mapping, Set
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, SupportsFloat, overload
 
 import jax
 import numpy as np
@@ -15,7 +15,7 @@ from jboost import catalogue
 from jboost.adapters.atomic import Atomic
 from jboost.adapters.feed import Feed
 from jboost.adapters.numbers import as_number, as_weights
-from jboost.core import Learner, extras
+from jboost.core import Learner, checks, extras
 from jboost.wrappers.intervals import Intervals
 
 extras.need("river", "river")
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Features = Mapping[Any, SupportsFloat | None]  # values by the names of the features
 REAL = "biuf"  # the kinds of dtypes of real numbers
+FEWEST_PLACES = 16  # once columns run out; each time that they do, the model is compiled anew
 
 
 class _Learned(NamedTuple):
@@ -33,16 +34,20 @@ class _Learned(NamedTuple):
 
     columns: dict[Hashable, int]  # of the features; counted from the last, as x grows at its front
     empty_row: np.ndarray  # the x of a sample without features
-    feed: Feed | None  # None until a sample has a feature
+    feed: Feed | None  # None until a sample has a feature, or the regressor is warmed up
 
 
 class OnlineRegressor(Atomic, base.MiniBatchRegressor):
     """An online model that takes features by name, any of them at any time.
 
     A feature gets its column of x with the first sample to learn that has it. Predictions ignore
-    features that were never learned. When the columns run out, their number doubles: the model is
-    compiled anew and keeps what it has learned. A feature that a sample does not have is missing.
-    Models that take missing inputs fill it in from the past; for all others it is zero.
+    features that were never learned. When the columns run out, the next power of two that is at
+    least twice their number, and at least 16, is reserved: the model is compiled anew and keeps
+    what it has learned. A feature that a sample does not have is missing. Models that take missing
+    inputs fill it in from the past; for all others it is zero.
+
+    The first call compiles the model, and no later one does until the columns run out.
+    ``warm_up`` does it before the first call.
 
     ``learn_many`` and ``predict_many`` do what a loop over the rows does, to the last bit. A call
     that raises changes nothing, and threads may share a regressor.
@@ -129,20 +134,58 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
             estimates = learned.feed.predict_many(_rows(learned, names, values))[:, 0]
         return _series(estimates.astype(np.float64), X)
 
-    def _with_features(self, learned: _Learned, names: Set[Hashable]) -> _Learned:
-        """Give every feature a column. The order does not depend on the order in a dict."""
-        columns, _, feed = learned
-        if names <= columns.keys():
+    def warm_up(self, features: Iterable[Hashable] | int | None = None) -> Self:
+        """Compile the model now, so that no call waits for the compiler.
+
+        Parameters
+        ----------
+        features
+            The names of the features, which get their columns now; or how many columns to reserve,
+            for names that are not known yet. None is for a regressor that knows its features.
+
+        Examples
+        --------
+        >>> from jboost.adapters.river import OnlineRegressor
+        >>> regressor = OnlineRegressor("newton").warm_up(["height", "weight"])
+        >>> regressor.predict_one({"height": 1.8, "weight": 80})
+        0.0
+        """
+        names, places = set(), 0
+        if isinstance(features, Iterable) and not isinstance(features, str):
+            names = {*features}
+        elif features is not None:
+            places = checks.whole("features", features, at_least=1)
+
+        def reserve(before: _Learned) -> _Learned:
+            after = self._with_features(before, names, places)
+            if after.feed is None:
+                raise ValueError(
+                    "warm_up got no features, and none were learned: give their names, or how many"
+                )
+            after.feed.warm_up()
+            return after
+
+        return self._replace("_learned", reserve)
+
+    def _with_features(self, learned: _Learned, names: Set[Hashable], places: int = 0) -> _Learned:
+        """Give every feature a column. The order does not depend on the order in a dict.
+
+        There are at least so many ``places`` for columns.
+        """
+        columns, empty_row, feed = learned
+        if names <= columns.keys() and places <= len(empty_row):
             return learned
         new = sorted(names - columns.keys(), key=repr)
         columns = columns | {name: ~(len(columns) + i) for i, name in enumerate(new)}
+        places = max(places, len(columns))
         if feed is None:
             model = catalogue.resolve(self.model, intervals=self.intervals)
             seed = secrets.randbits(32) if model.needs_key and self.seed is None else self.seed
             key = None if seed is None else jax.random.key(seed)
-            feed = Feed(model, len(columns), key)
-        elif len(columns) > feed.setup.num_features:
-            feed = feed.grow(max(2 * feed.setup.num_features, len(columns)))
+            feed = Feed(model, places, key)
+        elif places > len(empty_row):
+            least = max(places, 2 * len(empty_row), FEWEST_PLACES)
+            feed = feed.grow(2 ** math.ceil(math.log2(least)))
         missing = np.nan if feed.setup.model.takes_missing else 0.0
         return _Learned(columns, np.full(feed.setup.num_features, missing), feed)
 

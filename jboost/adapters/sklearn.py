@@ -12,7 +12,7 @@ from jboost import catalogue
 from jboost.adapters.atomic import Atomic
 from jboost.adapters.feed import Feed
 from jboost.adapters.numbers import as_weights
-from jboost.core import Learner, State, extras
+from jboost.core import Learner, State, checks, extras
 from jboost.wrappers.intervals import Intervals
 
 extras.need("sklearn", "sklearn")
@@ -88,6 +88,25 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
         """Learn more rows of X, (n, r), and y, (n,)."""
         return self._learn(X, y, sample_weight, anew=False)
 
+    def warm_up(self, num_features: int | None = None) -> Self:
+        """Compile the model for rows of ``num_features`` columns, so that no later call needs to.
+
+        Nothing is learned. None is for a regressor that was fitted, and has been copied to another
+        process since.
+        """
+        feed = getattr(self, "feed_", None)
+        if num_features is not None:
+            model = catalogue.resolve(self.model, intervals=self.intervals)
+            key = jax.random.key(0) if self._takes_key(model) else None
+            feed = Feed(model, checks.whole("num_features", num_features, at_least=1), key)
+        if feed is None:
+            raise ValueError("warm_up got no num_features, and nothing was fitted: give the number")
+        feed.warm_up()
+        return self
+
+    def _takes_key(self, model: Learner) -> bool:
+        return model.needs_key or self.random_state is not None
+
     def _learn(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, anew: bool
     ) -> Self:
@@ -108,7 +127,7 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
         weights = validation._check_sample_weight(sample_weight, X)
         if first:
             key = None
-            if model.needs_key or self.random_state is not None:
+            if self._takes_key(model):
                 key = jax.random.key(check_random_state(self.random_state).randint(2**31 - 1))
             self.model_, self.feed_ = model, Feed(model, np.shape(X)[1], key)
         self.feed_ = self.feed_.learn_many(X, y, weights)

@@ -100,20 +100,30 @@ def plan_for(
 
     def make() -> Plan:
         rows = pieces.length(model, state, xs, ds, key, observe)
-        refusal = objection(size_of(state), pieces.platforms(xs))
-        if refusal is None:
-            layout = layouts.choose(model, state, kernel=True)
+
+        def trace(layout: Layout) -> Any:
             piece = (jax.ShapeDtypeStruct((rows, *a.shape[1:]), xs.dtype) for a in (xs, ds))
             operands = (model, state, *piece, np.int32(0), *key_words(key), observe)
-            program = _programs[USUAL_LEVEL].trace(True, layout, *operands)
-            plan = look_at(program, state, layout)
-            if plan.kernel:
-                return plan._replace(rows=rows)
-            refusal = plan.reason
-        return Plan(False, refusal, layouts.choose(model, state, kernel=False), rows=rows)
+            return _programs[USUAL_LEVEL].trace(True, layout, *operands)
+
+        return decide(model, state, pieces.platforms(xs), trace)._replace(rows=rows)
 
     others = xs.dtype, xs.shape[1:], ds.shape[1:], key_words(key)[1]
     return _plans.get(observe, (model, state), others, make)
+
+
+def decide(
+    model: Learner, state: State, platforms: set[str], trace: Callable[[Layout], Any]
+) -> Plan:
+    """Return the plan of a program; ``trace`` traces it in a layout, as one kernel."""
+    refusal = objection(size_of(state), platforms)
+    if refusal is None:
+        layout = layouts.choose(model, state, kernel=True)
+        plan = look_at(trace(layout), state, layout)
+        if plan.kernel:
+            return plan
+        refusal = plan.reason
+    return Plan(False, refusal, layouts.choose(model, state, kernel=False))
 
 
 def watched(observe: Observe | None, layout: Layout) -> Observe | None:
