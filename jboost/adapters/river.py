@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from jboost import catalogue
 from jboost.adapters.feed import Feed
-from jboost.core import Learner, extras
+from jboost.core import Learner, checks, extras
 from jboost.wrappers.intervals import Intervals
 
 extras.need("river", "river")
@@ -131,6 +131,8 @@ class OnlineRegressor(base.MiniBatchRegressor):
         if self._feed is None:
             model = catalogue.resolve(self.model, intervals=self.intervals)
             seed = secrets.randbits(32) if model.needs_key and self.seed is None else self.seed
+            if seed is not None:
+                seed = checks.whole("seed", seed, at_least=0, at_most=2**32 - 1)
             key = None if seed is None else jax.random.key(seed)
             self._feed = Feed(model, len(self._columns), key)
         elif len(self._columns) > self._feed.num_features:

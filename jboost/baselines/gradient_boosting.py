@@ -20,6 +20,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.boosting import copies
+from jboost.boosting.boost import MOST_LEARNERS
 from jboost.core import DType, Key, Learner, Number, Sample, State, Wrapper, checks, model, static
 from jboost.core.draws import keys as keys_for
 from jboost.core.learner import instance
@@ -45,7 +46,8 @@ class GradientChain(Wrapper):
     per_learner: ClassVar[tuple[str, ...]] = ("learner",)
 
     def __post_init__(self) -> None:
-        whole, positive = checks.a_whole_number(at_least=1), checks.a_number(above=0)
+        whole = checks.a_whole_number(at_least=1, at_most=MOST_LEARNERS)
+        positive = checks.a_number(above=0)
         checks.fields(self, learner=instance, m=whole, bound=positive)
         copies.check(self.learner, self.m)
 

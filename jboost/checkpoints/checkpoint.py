@@ -20,6 +20,8 @@ from jboost.core import Key, Learner, State, checks
 from jboost.core.learner import instance
 from jboost.core.template import mismatch, size_of, template
 
+LARGEST_POSITION = 2**63 - 1
+
 
 class Checkpoint(NamedTuple):
     """The contents of a file."""
@@ -75,17 +77,19 @@ def save(
     True
     """
     instance("model", model)
+    path = checks.path("path", path)
+    supply_model = checks.flag("supply_model", supply_model)
     if key is not None:
         checks.key("key", key)
     if num_features is not None:
         num_features = checks.whole("num_features", num_features, at_least=1)
     if position is not None:
-        position = checks.whole("position", position, at_least=0)
+        position = checks.whole("position", position, at_least=0, at_most=LARGEST_POSITION)
     try:
         extra = json.loads(json.dumps(dict(extra or {}), allow_nan=False))
     except (TypeError, ValueError) as error:
         problem = f"extra must be a dict that JSON can hold ({error})"
-        raise TypeError(f"{problem}; got {extra!r:.200}") from None
+        raise TypeError(f"{problem}; got {checks.shown(extra)}") from None
     header, store = {"jax": jax.__version__, "position": position, "extra": extra}, Store()
     header["model"] = describe(model, store, opaque=supply_model)
     store.put_leaves("state", state)
@@ -115,6 +119,7 @@ def load(path: PathLike, model: Learner | None = None) -> tuple[Learner, State, 
 
 def read(path: PathLike, model: Learner | None = None) -> Checkpoint:
     """Read what :func:`save` wrote, with the position in the stream and the ``extra`` dict."""
+    path = checks.path("path", path)
     if model is not None:
         checks.instance("model", model, Learner, "the learner that was saved")
     with _refusing(path):
@@ -131,7 +136,7 @@ def read(path: PathLike, model: Learner | None = None) -> Checkpoint:
         key = store.take_jax("key") if "key" in arrays else None
         state = _rebuild_state(model, header, store, key)
         if (position := header["position"]) is not None:
-            checks.whole("position", position, at_least=0)
+            checks.whole("position", position, at_least=0, at_most=LARGEST_POSITION)
         return Checkpoint(model, state, key, position, dict(header["extra"]))
 
 
@@ -149,6 +154,7 @@ def inspect(path: PathLike) -> dict[str, Any]:
     >>> header["model"]["class"], header["num_features"], header["position"], header["arrays"]
     ('SGD', 3, 7, [['state.w', 'float32', [3]]])
     """
+    path = checks.path("path", path)
     with _refusing(path):
         return archive.read(path)[0]
 

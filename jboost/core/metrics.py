@@ -17,9 +17,10 @@ from jax.typing import ArrayLike
 
 from jboost.core import checks
 from jboost.core.learner import State
-from jboost.core.numerics import Ring, Sum, dtype_of, long_sum, real, usable
+from jboost.core.numerics import Ring, Sum, dtype_of, floats, long_sum, usable
 from jboost.core.pytree import DType, Number, model, static
 
+LONGEST_WINDOW = 10**8  # samples, whose terms take most of a gigabyte
 Bound = ArrayLike | None  # of an interval, or of a column of intervals; None where there is none
 
 
@@ -60,7 +61,7 @@ class Metric:
     of_intervals: ClassVar[bool] = False  # whether it uses low and high
 
     def __post_init__(self) -> None:
-        count = checks.or_none(checks.a_whole_number(at_least=1))
+        count = checks.or_none(checks.a_whole_number(at_least=1, at_most=LONGEST_WINDOW))
         checks.fields(self, fading=checks.a_number(above=0, at_most=1), window=count)
         if self.window is not None and (checks.is_traced(self.fading) or self.fading != 1):
             both = f"fading={self.fading!r} and window={self.window!r}"
@@ -261,6 +262,7 @@ def evaluate(
     >>> {name: round(float(value), 3) for name, value in values.items()}
     {'MASE': 0.737, 'MSE': 0.169}
     """
+    check(metrics)
     return _fold(metrics, _columns(ds, prediction, low, high), False)
 
 
@@ -272,6 +274,7 @@ def curve(
     >>> curve(MSE(), [0.0, 1.0], [2.0, 1.0]).tolist()
     [4.0, 2.0]
     """
+    check(metrics)
     return _fold(metrics, _columns(ds, prediction, low, high), True)
 
 
@@ -290,6 +293,12 @@ def value(metrics: Metrics, states: State) -> Any:
     return _each(lambda metric, state: metric.value(state), metrics, states)
 
 
+def check(metrics: Metrics) -> None:
+    """Refuse what is neither a metric nor a pytree of metrics."""
+    for metric in jax.tree.leaves(metrics, is_leaf=is_metric) or [metrics]:
+        checks.instance("metrics", metric, Metric, "a metric such as MSE(), or several")
+
+
 def is_metric(node: object) -> bool:
     """Whether a node of a pytree is a metric: where :func:`jax.tree.map` is to stop."""
     return isinstance(node, Metric)
@@ -306,10 +315,13 @@ _each = partial(jax.tree.map, is_leaf=is_metric)
 
 def _columns(ds: ArrayLike, prediction: ArrayLike, *bounds: Bound) -> tuple[Array | None, ...]:
     """Return ds, prediction, low and high, of one length and dtype; None stays None."""
-    T, dtype = jnp.shape(real(ds)), real(prediction).dtype
-    columns = (ds, prediction, *bounds)
-    arrays = [None if column is None else real(column) for column in columns]
-    for name, array in zip(("ds", "prediction", "low", "high"), arrays, strict=True):
+    names, columns = ("ds", "prediction", "low", "high"), (ds, prediction, *bounds)
+    arrays = [
+        None if column is None and name in names[2:] else floats(name, column, "(T,)")
+        for name, column in zip(names, columns, strict=True)
+    ]
+    T, dtype = jnp.shape(arrays[0]), arrays[1].dtype
+    for name, array in zip(names, arrays, strict=True):
         if array is not None and (len(T) != 1 or T[0] == 0 or array.shape != T):
             raise ValueError(f"{name} must be (T,), T ≥ 1, like ds; got {array.shape}, ds {T}")
     return tuple(None if array is None else array.astype(dtype) for array in arrays)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jboost.core.learner import Learner, State
+from jboost.core.learner import Learner, State, Transform, float_dtype
 from jboost.core.pytree import Key
 
 
@@ -17,7 +17,7 @@ class StateSize(NamedTuple):
     batch: tuple[int, ...]  # the leading axes of all leaves, for states of many streams or trials
 
 
-def _init(model: Learner, num_features: int, dtype: str, key: Key) -> State:
+def _init(model: Learner | Transform, num_features: int, dtype: str, key: Key) -> State:
     return model.init(num_features, jnp.dtype(dtype), key=key)
 
 
@@ -55,6 +55,13 @@ def mismatch(expected: State, state: State, batch: tuple[int, ...] = ()) -> str 
             fitting = f"{shape.dtype}{[*batch, *shape.shape]}"
             return f"{name} has {dtype}{[*jnp.shape(leaf)]} where {fitting} fits"
     return None
+
+
+def size_mismatch(model: Learner | Transform, state: State, num_features: int) -> str | None:
+    """Say where a state differs from what ``init`` makes for this number of inputs."""
+    dtype = jnp.dtype(float_dtype(state)).name
+    key = jax.random.key(0) if model.needs_key else None
+    return mismatch(_shapes_of_init(model, num_features, dtype, key), state)
 
 
 def size_of(model: Learner, state: State, key: Key, num_features: int | None = None) -> StateSize:

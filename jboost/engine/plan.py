@@ -35,7 +35,7 @@ WIDEST_AT_USUAL_LEVEL = 14  # columns of the copies' matrices; see `kernel.LEVEL
 MOST_PLANS = 256  # plans that are remembered
 
 CHOICES = ("auto", "plain")
-_choice = checks.choice("JBOOST_ENGINE", os.environ.get("JBOOST_ENGINE", "auto"), CHOICES)
+_choice = os.environ.get("JBOOST_ENGINE", "auto")  # checked when a run is planned
 
 
 class Plan(NamedTuple):
@@ -74,7 +74,7 @@ def objection(size: int, platforms: set[str]) -> str | None:
 
     ``size`` is that of the state in bytes.
     """
-    if _choice == "plain":
+    if checks.choice("JBOOST_ENGINE", _choice, CHOICES) == "plain":
         return "the fast form is switched off"
     if platforms != {"cpu"}:
         return f"the stream lies on {', '.join(sorted(platforms))}"

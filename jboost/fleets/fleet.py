@@ -25,6 +25,7 @@ from jboost.engine.packing import Packing
 from jboost.fleets import loops
 from jboost.running import blocks
 from jboost.running.run import checked_key, checked_stream
+from jboost.sweeps import devices as hardware
 from jboost.sweeps.devices import SPLIT, Device, sharding_of
 from jboost.sweeps.jobs import example_state
 
@@ -72,9 +73,10 @@ class Fleet:
         self.model = checks.instance("model", model, Learner, checks.A_LEARNER)
         self.num_streams = checks.whole("num_streams", num_streams, at_least=1)
         self.num_features = checks.whole("num_features", num_features, at_least=1)
-        self.key = checked_key(key) if model.needs_key else None
+        key = checked_key(model, key)
+        self.key = key if model.needs_key else None
         self.dtype = dtype_of(dtype)
-        self._devices = tuple(jax.local_devices() if devices is None else devices)
+        self._devices = hardware.checked(jax.local_devices() if devices is None else devices)
         self._rows_per_device = -(-self.num_streams // len(self._devices))
         if schedule is None:
             schedule = "rows" if self._devices[0].platform == "cpu" else "rounds"

@@ -10,8 +10,7 @@ from jax import Array
 from jboost.checkpoints import atomic
 from jboost.checkpoints.archive import CheckpointError
 from jboost.checkpoints.checkpoint import inspect, read, save
-from jboost.core import Key, Learner, State
-from jboost.running.run import checked_key
+from jboost.core import Key, Learner, State, checks
 
 
 class Reached(NamedTuple):
@@ -29,7 +28,7 @@ class RunFile:
     """A checkpoint file, written after ``every`` blocks; no other process may write to it."""
 
     def __init__(self, path: atomic.PathLike, every: int):
-        self._path = os.fspath(path)
+        self._path = checks.path("checkpoint", path)
         self._every = every
         self._blocks, self._position = 0, 0  # since, and at, the last time the file was written
         self._claim = contextlib.ExitStack()
@@ -54,7 +53,7 @@ class RunFile:
             reached = Reached(checkpoint.state, *counts, error, extra)
         except (KeyError, TypeError, ValueError):
             raise CheckpointError(f"{self._path} was not written by run_stream") from None
-        if key is not None and not _same_key(checked_key(key), checkpoint.key):
+        if key is not None and not _same_key(checks.key("key", key), checkpoint.key):
             raise ValueError(f"key must be the one of the run that {self._path} is of; got {key!r}")
         self._position = reached.position
         return reached, checkpoint.key

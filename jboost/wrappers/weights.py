@@ -121,13 +121,11 @@ class Budget(Wrapper):
 
     def __post_init__(self) -> None:
         checks.fields(self, learner=instance, rate=checks.a_number(above=0, at_most=1))
-        if not (self.uncertainty in (None, "leverage") or callable(self.uncertainty)):
-            raise TypeError(
-                "uncertainty must be 'leverage', a function of (state, x) or None; "
-                f"got {self.uncertainty!r}"
-            )
-        if self.uncertainty == "leverage":
+        if isinstance(self.uncertainty, str):
+            checks.choice("uncertainty", self.uncertainty, ("leverage",))
             check_leverage("uncertainty='leverage'", self.learner, "a function of (state, x)")
+        elif self.uncertainty is not None:
+            checks.function("uncertainty", self.uncertainty, "(state, x), 'leverage' or None")
 
     @property
     def needs_key(self) -> bool:

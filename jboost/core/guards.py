@@ -1,0 +1,101 @@
+"""Guards around the methods that the author of a model writes, so that a wrong call is explained.
+
+The base classes put them around the methods of every subclass. ``init`` refuses wrong arguments and
+a state that is too large before anything of it is built. ``predict`` and ``apply`` look at their
+arguments only after they have failed: a call that succeeds costs no more than without a guard.
+"""
+
+import functools
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jboost.core import checks
+
+LARGEST_STATE = 2**32  # bytes: no checkpoint can hold more
+_checked: ContextVar[bool] = ContextVar("checked", default=False)  # whether inside such an ``init``
+
+
+def around(cls: type, *methods: str) -> None:
+    """Put guards around those of the named methods that a class defines itself."""
+    for name in methods:
+        if name in vars(cls):
+            guard = _init if name == "init" else _explained
+            setattr(cls, name, guard(vars(cls)[name]))
+
+
+def _init(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def init(self: Any, num_features: int, dtype: Any = None, *key: Any, **named_key: Any) -> Any:
+        num_features = checks.whole("num_features", num_features, at_least=1)
+        for value in (*key, *named_key.values()):
+            if value is not None:
+                checks.key("key", value)
+        build = functools.partial(method, self, num_features, dtype, *key, **named_key)
+        if _checked.get():  # this model is part of another one, whose whole state was looked at
+            return build()
+        token = _checked.set(True)
+        try:
+            if checks.is_traced(jnp.zeros(())):  # nothing is built yet
+                return _refuse_large(self, num_features, build())
+            with suppress(TypeError):  # the author's code cannot be traced, or fails again below
+                _refuse_large(self, num_features, jax.eval_shape(build))
+            return build()
+        finally:
+            _checked.reset(token)
+
+    return init
+
+
+def _refuse_large(model: object, num_features: int, state: Any) -> Any:
+    leaves = jax.tree.leaves(state)
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves if hasattr(leaf, "dtype"))
+    if size > LARGEST_STATE:
+        name, columns = type(model).__name__, f"num_features={num_features:,}"
+        raise ValueError(
+            f"the state of this {name} with {columns} would take {size:,} bytes; at most "
+            f"{LARGEST_STATE:,} are allowed. Make a size of the model smaller"
+        )
+    return state
+
+
+def _explained(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def explained(self: Any, state: Any, x: Any) -> Any:
+        try:
+            return method(self, state, x)
+        except Exception as error:
+            explain(self, state, error, x=x)
+            raise
+
+    return explained
+
+
+def explain(model: Any, state: Any, error: Exception, *, x: Any, d: Any = 0.0) -> None:
+    """Raise an error that names the argument which made a method fail, if it is x, d or the state.
+
+    ``error`` is what the method raised.
+    """
+    from jboost.core.template import size_mismatch  # which needs the classes that are guarded here
+
+    for name, value, form in (("x", x, "an array of shape (r,)"), ("d", d, "such as 0.5")):
+        array = value if hasattr(value, "dtype") else checks.array_of(value)
+        kind = None if array is None else array.dtype
+        if array is None or (kind.kind not in "biuf" and kind != "bfloat16"):
+            form = f"{name} must hold real numbers, {form}"
+            raise TypeError(f"{form}; got {checks.shown(value)}") from error
+        if name == "x" and (array.ndim != 1 or not array.size):
+            raise ValueError(f"x must be {form}; got shape {array.shape}") from error
+    try:
+        problem = size_mismatch(model, state, len(x))
+    except Exception:  # the model cannot say which states it has: its error is the one to raise
+        problem = None
+    if problem is not None:
+        raise ValueError(
+            f"state does not belong to this {type(model).__name__} and x of {len(x)} columns: "
+            f"{problem}. Pass the state that init or a run of the same model returned"
+        ) from error
