@@ -7,10 +7,12 @@ being mentioned here. If it has a required argument of a new name, ``VALID`` mus
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import os
 import re
+from pathlib import Path
 import subprocess
 import sys
 
@@ -21,11 +23,16 @@ import optax
 import pytest
 
 import jboost as jb
+from jboost.boosting.emphasis import Emphasis
 from jboost.boosting.models import Common
 from jboost.core.pytree import MODELS
+from jboost.core.step import over_time
 from jboost.fleets.fleet import Fleet
 from jboost.wrappers.targets import Targets
 from support import memory
+
+# A number beyond float32 becomes infinite in an eager call; NumPy warns, and the sample is skipped.
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in cast")
 
 KEY = jax.random.key(0)
 XS = np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32)
@@ -68,14 +75,15 @@ REFUSED = {
 VALID = {
     **{"action": "restart", "apply": jb.networks.Perceptron(2), "bias": True, "blocks": (XS, DS)},
     **{"capacity": 2, "combiner": jb.BOA(), "delay": 2, "delta": 0.1, "depth": 1, "desired_mse": 0.28},
-    **{"d": 0.5, "ds": DS, "emphasis": None, "function": lambda params, x: params @ x, "gamma": 0.1},
+    **{"d": np.float32(0.5), "ds": DS, "emphasis": None, "function": lambda params, x: params @ x, "gamma": 0.1},
     **{"forgetting": 0.9, "grid": {"step_size": [0.1]}, "guarantee": 0.01, "hidden": 2, "k": 2},
     **{"inputs": 1, "kappa": 0.1, "key": KEY, "lam": np.ones((3, 2)), "learner": SGD, "m": 2},
     **{"make": jb.SGD, "max_variance": 1.0, "metrics": jb.metrics.MSE(), "method": None, "mode": jb.Weighted()},
     **{"model": SGD, "most": 2, "num_features": 3, "num_streams": 2, "optimizer": optax.sgd(0.1)},
     **{"prediction": DS, "q": 2, "rate": 0.5, "regret": np.ones(3), "ridge": 1.0, "start": np.ones(3)},
     **{"state": SGD.init(3), "step_size": 0.1, "target_mse": 0.2, "T": 4, "x": XS[0], "xs": XS},
-    **{"y": np.ones((3, 2)), "zeta2": 0.01, "name": "kin8nm", "rows": 3, "parameters": None},
+    **{"name": "kin8nm", "rows": 3, "parameters": None},
+    **{"path": Path("run"), "y": np.ones((3, 2)), "zeta2": 0.01},
 }
 # Arguments with defaults that a valid call must have all the same.
 TOGETHER = {"Gradient": {"optimizer": optax.sgd(0.1)}, "Lags": {"targets": 1}, "Perceptron": {"hidden": 2}, "boost": {"m": 2}}
@@ -90,9 +98,8 @@ CLASSES = {
 }
 
 
-def refused_values(parameter):
-    """Return the names of the hostile values that an argument must refuse."""
-    valid = VALID.get(parameter.name, parameter.default)
+def refused_values(parameter, valid):
+    """Return the names of the hostile values that an argument with this valid value must refuse."""
     kind = type(valid)
     if isinstance(valid, jax.Array) or dataclasses.is_dataclass(valid):
         names = {*HOSTILE}
@@ -104,18 +111,23 @@ def refused_values(parameter):
     return names - {"None"} if optional else names
 
 
-def problems(function, call=None, skip=()):
-    """Return what is wrong with the errors of a function, whose arguments ``call`` takes."""
+def problems(function, call=None, skip=(), **values):
+    """Return what is wrong with the errors of a function.
+
+    ``call`` is called in its place, where that is not enough. ``values`` are further arguments of
+    all calls. ``skip`` has pairs of an argument and the name of a hostile value.
+    """
     parameters = [*inspect.signature(function).parameters.values()]
     if parameters[-1].kind is inspect.Parameter.VAR_KEYWORD:  # of the paper's models
         of_boost = inspect.signature(jb.boost).parameters
         parameters[-1:] = [of_boost[name] for name in Common.__annotations__]
-    base = {p.name: VALID[p.name] for p in parameters if p.default is p.empty}
-    base |= TOGETHER.get(function.__name__, {})
+    base = {p.name: VALID.get(p.name) for p in parameters if p.default is p.empty}
+    base |= TOGETHER.get(function.__name__, {}) | values
     (call or function)(**base)  # the valid call
     found = []
     for parameter in parameters:
-        must, name = refused_values(parameter), parameter.name
+        name = parameter.name
+        must = refused_values(parameter, base.get(name, VALID.get(name, parameter.default)))
         for label, value in HOSTILE.items():
             if (name, label) in skip:
                 continue
@@ -152,6 +164,127 @@ FUNCTIONS |= {"evaluate": jb.metrics.evaluate, "curve": jb.metrics.curve}
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_arguments_of_functions(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    VALID["path"] = tmp_path / "run"
-    jb.save(VALID["path"], SGD, SGD.init(3))
+    jb.save("run", SGD, SGD.init(3))
     assert problems(FUNCTIONS[name]) == []
+
+
+def test_run_stream(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    count = iter(range(1000))
+
+    def call(**arguments):
+        if isinstance(arguments.get("checkpoint"), str) and arguments["checkpoint"]:  # a file of its own, as the name is a valid one
+            arguments["checkpoint"] = f"no{next(count)}"
+        return jb.run_stream(**arguments).finish()
+
+    assert problems(jb.run_stream, call) == []
+
+
+def test_fleets():
+    assert problems(Fleet) == []
+    fleet = Fleet(SGD, 2, 3)
+
+    def run(state, **arguments):  # the state anew, as a call with donate=True takes it away
+        return fleet.run(fleet.init() if isinstance(state, Path) else state, **arguments)
+
+    assert problems(fleet.run, run, state=Path(), ids=[0, 1], xs=XS[:2], ds=DS[:2]) == []
+    assert problems(fleet.states, state=fleet.init()) == []
+
+
+def test_adapters():
+    from jboost.adapters import river, sklearn
+
+    def fit(**arguments):
+        return sklearn.OnlineRegressor(**{"model": SGD} | arguments).fit(XS, DS)
+
+    def learn(**arguments):
+        river.OnlineRegressor(**{"model": SGD} | arguments).learn_one({"a": 1.0}, 2.0)
+
+    skip = {("model", "None"), ("model", "empty word")}  # which is "auto", and compiles for long
+    assert problems(sklearn.OnlineRegressor, fit, skip) == []
+    assert problems(river.OnlineRegressor, learn, skip) == []
+
+
+LEARNERS = {name: cls for name, cls in CLASSES.items() if issubclass(cls, (jb.Learner, jb.Transform))}
+
+
+def valid_model(cls, **settings):
+    parameters = inspect.signature(cls).parameters.values()
+    base = {p.name: VALID[p.name] for p in parameters if p.default is p.empty}
+    return cls(**base | TOGETHER.get(cls.__name__, {}) | settings)
+
+
+@pytest.mark.parametrize("name", sorted(LEARNERS))
+def test_init(name):
+    assert problems(valid_model(LEARNERS[name]).init, key=KEY) == []
+
+
+@pytest.mark.parametrize(
+    "model",
+    [SGD, jb.boost(SGD, 2, target_mse=0.1), jb.pipeline(jb.Scale(), SGD), jb.targets(SGD, 2)],
+    ids=["SGD", "booster", "pipeline", "targets"],
+)
+def test_predict_and_update(model):
+    d = np.ones(2, np.float32) if isinstance(model, Targets) else VALID["d"]
+    assert problems(model.predict, state=model.init(3)) == []
+    skip = {("repeats", "True")}  # a mode that learns a sample or not repeats it True or False times
+    assert problems(model.update, None, skip, state=model.init(3), d=d) == []
+
+
+def test_transforms():
+    scale = jb.Scale()
+    assert problems(scale.apply, state=scale.init(3)) == []
+    assert problems(scale.update, state=scale.init(3)) == []
+
+
+# Settings that a class accepts, however large or small, give finite results.
+SIZES = np.float32([np.finfo(np.float32).tiny, 1e-30, 1e-15, 1e-7, 0, 1 - 6e-8, 1, 1e7, 1e15, 1e30])
+EXTREMES = [*SIZES.tolist(), float(np.finfo(np.float32).max)]
+
+
+def runnable(cls, **settings):
+    """Return a model that can be run, with a part of this class inside, and these settings."""
+    if cls is Emphasis:
+        return jb.boost(SGD, 2, **{"target_mse": 0.2} | settings)
+    part = valid_model(cls, **settings)
+    if isinstance(part, jb.Transform):
+        return jb.pipeline(part, SGD)
+    if isinstance(part, jb.metrics.Metric):
+        return jb.Scored(jb.Intervals(SGD) if part.of_intervals else SGD, part)
+    return part
+
+
+def accepted(cls):
+    """Return models of a class, each with an extreme value of one of its settings."""
+    models = []
+    for parameter in inspect.signature(cls).parameters.values():
+        if not isinstance(VALID.get(parameter.name, parameter.default), float):
+            continue
+        for value in EXTREMES:
+            with contextlib.suppress(ValueError):
+                models.append(runnable(cls, **{parameter.name: value}))
+    return models
+
+
+TUNED = [name for name, cls in CLASSES.items() if name != "Metric" and accepted(cls)]
+
+
+@pytest.mark.parametrize("name", TUNED)
+def test_extreme_settings_give_finite_results(name):
+    by_structure = {}
+    for model in accepted(CLASSES[name]):
+        by_structure.setdefault(jax.tree.structure(model), []).append(model)
+    xs = np.concatenate([XS, 1e3 * XS, 1e-3 * XS, XS])
+    ds = np.concatenate([DS, DS, 1e3 * DS, DS])
+
+    def run(model):
+        state, trace = over_time(model, model.init(3, jnp.float32, key=KEY), xs, ds, KEY)
+        return state, trace.prediction
+
+    for models in by_structure.values():
+        stacked = jax.tree.map(lambda *leaves: jnp.asarray(leaves, jnp.float32), *models)
+        state, prediction = jax.jit(jax.vmap(run))(stacked)
+        for number, model in enumerate(models):
+            assert np.isfinite(prediction[number]).all(), model
+            floats = [leaf[number] for leaf in jax.tree.leaves(state) if leaf.dtype == jnp.float32]
+            assert all(np.isfinite(leaf).all() for leaf in floats), model

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from jboost import catalogue
 from jboost.adapters.feed import Feed
-from jboost.core import Learner, State, extras
+from jboost.core import Learner, State, checks, extras
 from jboost.wrappers.intervals import Intervals
 
 extras.need("sklearn", "sklearn")
@@ -91,7 +91,7 @@ class OnlineRegressor(RegressorMixin, BaseEstimator):
         if first:
             key = None
             if model.needs_key or self.random_state is not None:
-                key = jax.random.key(check_random_state(self.random_state).randint(2**31 - 1))
+                key = jax.random.key(self._generator().randint(2**31 - 1))
             self.model_, self.feed_ = model, Feed(model, np.shape(X)[1], key)
         self.feed_.learn_many(X, y, weights)
         return self
@@ -116,6 +116,14 @@ class OnlineRegressor(RegressorMixin, BaseEstimator):
         validation.check_is_fitted(self, "feed_")
         X = self._checked(self.model_, X=X, reset=False)
         return self.feed_.predict_many(X).astype(np.float64)
+
+    def _generator(self) -> np.random.RandomState:
+        try:
+            return check_random_state(self.random_state)
+        except (TypeError, ValueError):
+            allowed = "None, a whole number from 0 to 2³² − 1, or a numpy RandomState"
+            got = checks.shown(self.random_state)
+            raise ValueError(f"random_state must be {allowed}; got {got}") from None
 
     def _checked(self, model: Learner, **arguments: Any) -> Any:
         """Return X, or X and y, as arrays that the model can take."""

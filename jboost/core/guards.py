@@ -88,8 +88,8 @@ def explain(model: Any, state: Any, error: Exception, *, x: Any, d: Any = 0.0) -
         if array is None or (kind.kind not in "biuf" and kind != "bfloat16"):
             form = f"{name} must hold real numbers, {form}"
             raise TypeError(f"{form}; got {checks.shown(value)}") from error
-        if name == "x" and (array.ndim != 1 or not array.size):
-            raise ValueError(f"x must be {form}; got shape {array.shape}") from error
+        if not array.size or (name == "x" and array.ndim != 1):
+            raise ValueError(f"{name} must be {form}; got shape {array.shape}") from error
     try:
         problem = size_mismatch(model, state, len(x))
     except Exception:  # the model cannot say which states it has: its error is the one to raise

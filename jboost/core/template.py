@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jboost.core.learner import Learner, State, Transform, float_dtype
 from jboost.core.pytree import Key
@@ -59,7 +60,8 @@ def mismatch(expected: State, state: State, batch: tuple[int, ...] = ()) -> str 
 
 def size_mismatch(model: Learner | Transform, state: State, num_features: int) -> str | None:
     """Say where a state differs from what ``init`` makes for this number of inputs."""
-    dtype = jnp.dtype(float_dtype(state)).name
+    arrays = [leaf for leaf in jax.tree.leaves(state) if isinstance(leaf, (jax.Array, np.ndarray))]
+    dtype = jnp.dtype(float_dtype(arrays)).name
     key = jax.random.key(0) if model.needs_key else None
     return mismatch(_shapes_of_init(model, num_features, dtype, key), state)
 

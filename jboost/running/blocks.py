@@ -156,7 +156,8 @@ def _is_empty(block: Any) -> bool:
     try:
         xs, ds = block
     except (TypeError, ValueError):
-        raise TypeError(f"a block must be a pair (x, d); got {checks.shown(block)}") from None
+        got = checks.shown(block)
+        raise TypeError(f"blocks must be pairs (x, d), each of them; got {got}") from None
     return all(hasattr(array, "__len__") and len(array) == 0 for array in (xs, ds))
 
 

@@ -98,6 +98,8 @@ def run_stream(
     """
     checks.instance("model", model, Learner, "a learner such as bsgd_wu(…) or SGD(step_size=0.1)")
     checks.choice("on_bad", on_bad, ("skip", "raise"))
+    if checkpoint is not None:
+        checkpoint = checks.path("checkpoint", checkpoint)
     if checks.flag("resume", resume) and checkpoint is None:
         raise ValueError("resume=True needs a file to go on from; got checkpoint=None")
     if observe is not None:
