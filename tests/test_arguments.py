@@ -2,7 +2,7 @@
 
 The calls are made from signatures. Each argument of each public class, function and method gets
 each hostile value in turn, while the others have valid values. So a new class is tested without
-being mentioned here. If it has a required argument of a new name, ``VALID`` must hold a value of it.
+being mentioned here, unless it has a required argument of a new name: see support/arguments.py.
 """
 
 from __future__ import annotations
@@ -10,34 +10,23 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
-import os
 import re
 from pathlib import Path
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
+from support.arguments import CLASSES, DS, KEY, SGD, TOGETHER, VALID, XS, runnable, valid_model
 
 import jboost as jb
-from jboost.boosting.emphasis import Emphasis
 from jboost.boosting.models import Common
-from jboost.core.pytree import MODELS
 from jboost.core.step import over_time
 from jboost.fleets.fleet import Fleet
 from jboost.wrappers.targets import Targets
-from support import memory
 
 # A number beyond float32 becomes infinite in an eager call; NumPy warns, and the sample is skipped.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in cast")
-
-KEY = jax.random.key(0)
-XS = np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32)
-DS = XS @ np.float32([1, -1, 0.5])
-SGD = jb.SGD(0.1)
 
 HOSTILE = {
     "inf": np.inf,
@@ -62,7 +51,6 @@ HOSTILE = {
     "dict": {"a": 1},
     "object": object(),
 }
-NUMBERS = {"inf", "-inf", "nan", "-1", "0", "10**400", "10**5000", "2**63", "1e300"}
 # What an argument must refuse, by the type of a valid value; other values may be allowed.
 REFUSED = {
     bool: {*HOSTILE} - {"True"},
@@ -71,31 +59,8 @@ REFUSED = {
     str: {*HOSTILE},
 }
 
-# Valid values by the names of arguments. What is not here has a default that is not None.
-VALID = {
-    **{"action": "restart", "apply": jb.networks.Perceptron(2), "bias": True, "blocks": (XS, DS)},
-    **{"capacity": 2, "combiner": jb.BOA(), "delay": 2, "delta": 0.1, "depth": 1, "desired_mse": 0.28},
-    **{"d": np.float32(0.5), "ds": DS, "emphasis": None, "function": lambda params, x: params @ x, "gamma": 0.1},
-    **{"forgetting": 0.9, "grid": {"step_size": [0.1]}, "guarantee": 0.01, "hidden": 2, "k": 2},
-    **{"inputs": 1, "kappa": 0.1, "key": KEY, "lam": np.ones((3, 2)), "learner": SGD, "m": 2},
-    **{"make": jb.SGD, "max_variance": 1.0, "metrics": jb.metrics.MSE(), "method": None, "mode": jb.Weighted()},
-    **{"model": SGD, "most": 2, "num_features": 3, "num_streams": 2, "optimizer": optax.sgd(0.1)},
-    **{"prediction": DS, "q": 2, "rate": 0.5, "regret": np.ones(3), "ridge": 1.0, "start": np.ones(3)},
-    **{"state": SGD.init(3), "step_size": 0.1, "target_mse": 0.2, "T": 4, "x": XS[0], "xs": XS},
-    **{"name": "kin8nm", "rows": 3, "parameters": None},
-    **{"path": Path("run"), "y": np.ones((3, 2)), "zeta2": 0.01},
-}
-# Arguments with defaults that a valid call must have all the same.
-TOGETHER = {"Gradient": {"optimizer": optax.sgd(0.1)}, "Lags": {"targets": 1}, "Perceptron": {"hidden": 2}, "boost": {"m": 2}}
 EXACT = {"position", "seed"}  # whole numbers that may be as large as 2**63 or so
 PATHS = {"path", "checkpoint"}
-# Models that functions make, which check the arguments.
-MADE = {"Boosted", "FromMean", "LeastSquares", "Pipeline", "Separate", "Shared"}
-CLASSES = {
-    name: cls
-    for name, cls in MODELS.items()
-    if cls.__module__.startswith("jboost.") and name not in MADE and dataclasses.fields(cls)
-}
 
 
 def refused_values(parameter, valid):
@@ -121,7 +86,7 @@ def problems(function, call=None, skip=(), **values):
     if parameters[-1].kind is inspect.Parameter.VAR_KEYWORD:  # of the paper's models
         of_boost = inspect.signature(jb.boost).parameters
         parameters[-1:] = [of_boost[name] for name in Common.__annotations__]
-    base = {p.name: VALID.get(p.name) for p in parameters if p.default is p.empty}
+    base = {p.name: VALID[p.name] for p in parameters if p.default is p.empty}
     base |= TOGETHER.get(function.__name__, {}) | values
     (call or function)(**base)  # the valid call
     found = []
@@ -208,12 +173,6 @@ def test_adapters():
 LEARNERS = {name: cls for name, cls in CLASSES.items() if issubclass(cls, (jb.Learner, jb.Transform))}
 
 
-def valid_model(cls, **settings):
-    parameters = inspect.signature(cls).parameters.values()
-    base = {p.name: VALID[p.name] for p in parameters if p.default is p.empty}
-    return cls(**base | TOGETHER.get(cls.__name__, {}) | settings)
-
-
 @pytest.mark.parametrize("name", sorted(LEARNERS))
 def test_init(name):
     assert problems(valid_model(LEARNERS[name]).init, key=KEY) == []
@@ -240,18 +199,6 @@ def test_transforms():
 # Settings that a class accepts, however large or small, give finite results.
 SIZES = np.float32([np.finfo(np.float32).tiny, 1e-30, 1e-15, 1e-7, 0, 1 - 6e-8, 1, 1e7, 1e15, 1e30])
 EXTREMES = [*SIZES.tolist(), float(np.finfo(np.float32).max)]
-
-
-def runnable(cls, **settings):
-    """Return a model that can be run, with a part of this class inside, and these settings."""
-    if cls is Emphasis:
-        return jb.boost(SGD, 2, **{"target_mse": 0.2} | settings)
-    part = valid_model(cls, **settings)
-    if isinstance(part, jb.Transform):
-        return jb.pipeline(part, SGD)
-    if isinstance(part, jb.metrics.Metric):
-        return jb.Scored(jb.Intervals(SGD) if part.of_intervals else SGD, part)
-    return part
 
 
 def accepted(cls):

@@ -96,6 +96,6 @@ def explain(model: Any, state: Any, error: Exception, *, x: Any, d: Any = 0.0) -
         problem = None
     if problem is not None:
         raise ValueError(
-            f"state does not belong to this {type(model).__name__} and x of {len(x)} columns: "
+            f"state does not belong to this {type(model).__name__} and x of shape ({len(x)},): "
             f"{problem}. Pass the state that init or a run of the same model returned"
         ) from error

@@ -48,6 +48,11 @@ class Plan(NamedTuple):
     level: int | None = None  # the compiler's optimisation level, None for its own
 
 
+def check() -> None:
+    """Refuse a value of the environment variable ``JBOOST_ENGINE`` that is no form of a run."""
+    checks.choice("JBOOST_ENGINE", _choice, CHOICES)
+
+
 def use(form: str) -> None:
     """Choose the form of later runs: "auto" (the default), or "plain" for one ``lax.scan``.
 
@@ -74,7 +79,8 @@ def objection(size: int, platforms: set[str]) -> str | None:
 
     ``size`` is that of the state in bytes.
     """
-    if checks.choice("JBOOST_ENGINE", _choice, CHOICES) == "plain":
+    check()
+    if _choice == "plain":
         return "the fast form is switched off"
     if platforms != {"cpu"}:
         return f"the stream lies on {', '.join(sorted(platforms))}"
