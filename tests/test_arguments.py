@@ -86,8 +86,9 @@ def problems(function, call=None, skip=(), **values):
     if parameters[-1].kind is inspect.Parameter.VAR_KEYWORD:  # of the paper's models
         of_boost = inspect.signature(jb.boost).parameters
         parameters[-1:] = [of_boost[name] for name in Common.__annotations__]
-    base = {p.name: VALID[p.name] for p in parameters if p.default is p.empty}
-    base |= TOGETHER.get(function.__name__, {}) | values
+    base = TOGETHER.get(function.__name__, {}) | values
+    required = [p.name for p in parameters if p.default is p.empty]
+    base |= {name: VALID[name] for name in required if name not in base}
     (call or function)(**base)  # the valid call
     found = []
     for parameter in parameters:
@@ -120,9 +121,11 @@ FUNCTIONS = {
     for name in jb.__all__
     if inspect.isfunction(getattr(jb, name)) and name not in {"model", "pipeline", "static"}
 }
-for module in (jb.streams, jb.theory, jb.baselines):
-    public = inspect.getmembers(module, inspect.isfunction)
-    FUNCTIONS |= {name: f for name, f in public if f.__module__ == module.__name__ and name[0] != "_"}
+for module in (jb.streams, jb.theory, jb.baselines, jb.datasets):
+    for name, function in inspect.getmembers(module, inspect.isfunction):
+        its_own = function.__module__ == module.__name__ and name[0] != "_"
+        if its_own and inspect.signature(function).parameters and name != "prepare":
+            FUNCTIONS[f"{module.__name__.rpartition('.')[-1]}.{name}"] = function
 FUNCTIONS |= {"evaluate": jb.metrics.evaluate, "curve": jb.metrics.curve}
 
 
@@ -138,7 +141,9 @@ def test_run_stream(tmp_path, monkeypatch):
     count = iter(range(1000))
 
     def call(**arguments):
-        if isinstance(arguments.get("checkpoint"), str) and arguments["checkpoint"]:  # a file of its own, as the name is a valid one
+        if (
+            isinstance(arguments.get("checkpoint"), str) and arguments["checkpoint"]
+        ):  # a file of its own, as the name is a valid one
             arguments["checkpoint"] = f"no{next(count)}"
         return jb.run_stream(**arguments).finish()
 
@@ -170,7 +175,9 @@ def test_adapters():
     assert problems(river.OnlineRegressor, learn, skip) == []
 
 
-LEARNERS = {name: cls for name, cls in CLASSES.items() if issubclass(cls, (jb.Learner, jb.Transform))}
+LEARNERS = {
+    name: cls for name, cls in CLASSES.items() if issubclass(cls, (jb.Learner, jb.Transform))
+}
 
 
 @pytest.mark.parametrize("name", sorted(LEARNERS))
@@ -186,7 +193,9 @@ def test_init(name):
 def test_predict_and_update(model):
     d = np.ones(2, np.float32) if isinstance(model, Targets) else VALID["d"]
     assert problems(model.predict, state=model.init(3)) == []
-    skip = {("repeats", "True")}  # a mode that learns a sample or not repeats it True or False times
+    skip = {
+        ("repeats", "True")
+    }  # a mode that learns a sample or not repeats it True or False times
     assert problems(model.update, None, skip, state=model.init(3), d=d) == []
 
 

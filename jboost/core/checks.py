@@ -115,8 +115,8 @@ def whole(name: str, value: Any, *, at_least: int, at_most: int = LARGEST_WHOLE)
     try:
         if isinstance(value, (bool, np.bool_)):
             raise TypeError
-        is_float = isinstance(value, (float, np.floating))
-        count = int(value) if is_float and value == int(value) else operator.index(value)
+        is_whole = isinstance(value, (float, np.floating)) and value == int(value)
+        count = int(value) if is_whole else operator.index(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):  # int(inf) overflows
         raise ValueError(f"{requirement}; got {shown(value)}") from None
     if count < at_least:

@@ -84,8 +84,7 @@ def explain(model: Any, state: Any, error: Exception, *, x: Any, d: Any = 0.0) -
 
     for name, value, form in (("x", x, "an array of shape (r,)"), ("d", d, "such as 0.5")):
         array = value if hasattr(value, "dtype") else checks.array_of(value)
-        kind = None if array is None else array.dtype
-        if array is None or (kind.kind not in "biuf" and kind != "bfloat16"):
+        if array is None or (array.dtype.kind not in "biuf" and array.dtype != "bfloat16"):
             form = f"{name} must hold real numbers, {form}"
             raise TypeError(f"{form}; got {checks.shown(value)}") from error
         if not array.size or (name == "x" and array.ndim != 1):

@@ -315,13 +315,11 @@ _each = partial(jax.tree.map, is_leaf=is_metric)
 
 def _columns(ds: ArrayLike, prediction: ArrayLike, *bounds: Bound) -> tuple[Array | None, ...]:
     """Return ds, prediction, low and high, of one length and dtype; None stays None."""
-    names, columns = ("ds", "prediction", "low", "high"), (ds, prediction, *bounds)
-    arrays = [
-        None if column is None and name in names[2:] else floats(name, column, "(T,)")
-        for name, column in zip(names, columns, strict=True)
-    ]
-    T, dtype = jnp.shape(arrays[0]), arrays[1].dtype
-    for name, array in zip(names, arrays, strict=True):
+    both = floats("ds", ds, "(T,)"), floats("prediction", prediction, "(T,)")
+    T, dtype = both[0].shape, both[1].dtype
+    named = zip(("low", "high"), bounds, strict=True)
+    arrays = [*both, *(None if b is None else floats(name, b, "(T,)") for name, b in named)]
+    for name, array in zip(("ds", "prediction", "low", "high"), arrays, strict=True):
         if array is not None and (len(T) != 1 or T[0] == 0 or array.shape != T):
             raise ValueError(f"{name} must be (T,), T ≥ 1, like ds; got {array.shape}, ds {T}")
     return tuple(None if array is None else array.astype(dtype) for array in arrays)

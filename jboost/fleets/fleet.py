@@ -172,7 +172,7 @@ class Fleet:
         return state
 
     def _checked_ids(self, ids: ArrayLike | Sequence[int], rows: int | None = None) -> np.ndarray:
-        array = as_array("ids", ids, "(n,)")
+        array = np.asarray(as_array("ids", ids, "(n,)"))
         if array.ndim != 1 or rows not in (None, len(array)):
             shape = "(n,)" if rows is None else f"({rows},), one for each row of xs"
             raise ValueError(f"ids must have shape {shape}; got {array.shape}")

@@ -32,6 +32,7 @@ VALID = {
     "key": KEY,
     "lam": np.ones((3, 2)),
     "make": jb.SGD,
+    "name": "mv",
     "optimizer": optax.sgd(0.1),
     "path": Path("run"),
     "prediction": DS,
@@ -49,13 +50,17 @@ VALID = {
     **{"desired_mse": 0.28, "forgetting": 0.9, "guarantee": 0.01, "max_variance": 1.0},
     **{"rate": 0.5, "ridge": 1.0, "target_mse": 0.2, "zeta2": 0.01},
 }
-# Arguments with defaults that a valid call must have all the same.
+OF_THEOREM_2 = {name: np.array(0.1) for name in ("zeta2", "target_mse")} | {"k": np.array(2)}
+# Arguments of a call whose valid values are others, or which a valid call must have.
 TOGETHER = {
     "Gradient": {"optimizer": VALID["optimizer"]},
     "Lags": {"targets": 1},
     "Perceptron": {"hidden": 2},
     "boost": {"m": 2},
     "lemma1": {"d": np.ones(3)},
+    "weight_bound": OF_THEOREM_2 | {"gamma": np.array(0.1)},
+    "weight_bound_reason": OF_THEOREM_2 | {"gamma": np.array(0.1)},
+    "weight_conditions": OF_THEOREM_2 | {"delta": np.array(0.1)},
     "updates": {"mode": "DR"},
     "expected_cost": {"mode": "DR", "method": "SGD"},
 }

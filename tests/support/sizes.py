@@ -14,11 +14,11 @@ import time
 from pathlib import Path
 
 import numpy as np
-from support.arguments import CLASSES, KEY, SGD, runnable, valid_model
 
 import jboost as jb
 from jboost.checkpoints import archive
 from jboost.core.checks import LARGEST_WHOLE
+from support.arguments import CLASSES, KEY, SGD, runnable, valid_model
 
 MEMORY, SECONDS = 2**30, 20  # the most that a refusal may take, beyond what the process has
 STILL = jb.baselines.LastValue()  # its state does not depend on the number of inputs
