@@ -17,8 +17,9 @@ from jboost.checkpoints.archive import CheckpointError
 from jboost.checkpoints.atomic import PathLike, replacing
 from jboost.checkpoints.description import Store, describe, difference, rebuild, refuse_narrowing
 from jboost.core import Key, Learner, State, checks
+from jboost.core.guards import mismatch
 from jboost.core.learner import instance
-from jboost.core.template import mismatch, size_of, template
+from jboost.core.template import size_of, template
 
 LARGEST_POSITION = 2**63 - 1
 

@@ -80,8 +80,6 @@ def explain(model: Any, state: Any, error: Exception, *, x: Any, d: Any = 0.0) -
 
     ``error`` is what the method raised.
     """
-    from jboost.core.template import size_mismatch  # which needs the classes that are guarded here
-
     for name, value, form in (("x", x, "an array of shape (r,)"), ("d", d, "such as 0.5")):
         array = value if hasattr(value, "dtype") else checks.array_of(value)
         if array is None or (array.dtype.kind not in "biuf" and array.dtype != "bfloat16"):
@@ -90,7 +88,11 @@ def explain(model: Any, state: Any, error: Exception, *, x: Any, d: Any = 0.0) -
         if not array.size or (name == "x" and array.ndim != 1):
             raise ValueError(f"{name} must be {form}; got shape {array.shape}") from error
     try:
-        problem = size_mismatch(model, state, len(x))
+        arrays = [leaf for leaf in jax.tree.leaves(state) if isinstance(leaf, jax.Array)]
+        floats = [a.dtype for a in arrays if jnp.issubdtype(a.dtype, jnp.floating)]
+        key = jax.random.key(0) if model.needs_key else None
+        init = functools.partial(model.init, len(x), floats[0] if floats else None, key=key)
+        problem = mismatch(jax.eval_shape(init), state)
     except Exception:  # the model cannot say which states it has: its error is the one to raise
         problem = None
     if problem is not None:
@@ -98,3 +100,24 @@ def explain(model: Any, state: Any, error: Exception, *, x: Any, d: Any = 0.0) -
             f"state does not belong to this {type(model).__name__} and x of shape ({len(x)},): "
             f"{problem}. Pass the state that init or a run of the same model returned"
         ) from error
+
+
+def mismatch(expected: Any, state: Any, batch: tuple[int, ...] = ()) -> str | None:
+    """Say where a state differs from a template; ``batch`` are leading axes of every leaf.
+
+    >>> import jboost as jb
+    >>> from jboost.core.template import template
+    >>> mismatch(template(jb.SGD(0.1), 3, "float32"), jb.SGD(0.1).init(2))
+    'state.w has float32[2] where float32[3] fits'
+    """
+    if jax.tree.structure(expected) != jax.tree.structure(state):
+        return "it has another structure"
+    named = jax.tree_util.tree_flatten_with_path(expected)[0]
+    for (path, shape), leaf in zip(named, jax.tree.leaves(state), strict=True):
+        # A Python number, or a float64 of NumPy, is not converted: a run has no such leaves.
+        dtype = getattr(leaf, "dtype", type(leaf).__name__)
+        if jnp.shape(leaf) != batch + shape.shape or dtype != shape.dtype:
+            name = "state" + jax.tree_util.keystr(path)
+            fitting = f"{shape.dtype}{[*batch, *shape.shape]}"
+            return f"{name} has {dtype}{[*jnp.shape(leaf)]} where {fitting} fits"
+    return None

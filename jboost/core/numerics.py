@@ -33,7 +33,7 @@ def dtype_of(dtype: DType) -> jnp.dtype:
     except (TypeError, ValueError):
         chosen = None
     if chosen is None or not jnp.issubdtype(chosen, jnp.floating):
-        got = checks.shown(dtype)
+        got = chosen or checks.shown(dtype)
         raise TypeError(f"dtype must be one of real numbers, such as float32; got {got}")
     return chosen
 

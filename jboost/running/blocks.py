@@ -157,7 +157,7 @@ def _is_empty(block: Any) -> bool:
         xs, ds = block
     except (TypeError, ValueError):
         got = checks.shown(block)
-        raise TypeError(f"blocks must be pairs (x, d), each of them; got {got}") from None
+        raise TypeError(f"each of blocks must be a pair (x, d); got {got}") from None
     return all(hasattr(array, "__len__") and len(array) == 0 for array in (xs, ds))
 
 

@@ -12,10 +12,11 @@ from jax.typing import DTypeLike
 from numpy.typing import ArrayLike
 
 from jboost.core import Key, Learner, State, checks
+from jboost.core.guards import mismatch
 from jboost.core.learner import instance, required_key
 from jboost.core.numerics import LARGEST, as_array, cast, mean_squared_error
 from jboost.core.step import Observe, Trace
-from jboost.core.template import mismatch, template
+from jboost.core.template import template
 from jboost.engine import fold
 from jboost.engine.kernel import quickly
 from jboost.engine.plan import inside_a_transformation
