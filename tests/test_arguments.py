@@ -21,7 +21,9 @@ from support.arguments import CLASSES, DS, KEY, SGD, TOGETHER, VALID, XS, runnab
 
 import jboost as jb
 from jboost.boosting.models import Common
+from jboost.cli import main
 from jboost.core.step import over_time
+from jboost.engine import plan
 from jboost.fleets.fleet import Fleet
 from jboost.wrappers.targets import Targets
 
@@ -244,3 +246,11 @@ def test_extreme_settings_give_finite_results(name):
             assert np.isfinite(prediction[number]).all(), model
             floats = [leaf[number] for leaf in jax.tree.leaves(state) if leaf.dtype == jnp.float32]
             assert all(np.isfinite(leaf).all() for leaf in floats), model
+
+
+def test_the_environment_variable_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(plan, "_choice", "bogus")
+    with pytest.raises(ValueError, match="JBOOST_ENGINE must be one of 'auto', 'plain'; got"):
+        jb.run(jb.SGD(0.3, guard=False), XS[:5], DS[:5])
+    assert main(["models"]) == 2
+    assert "JBOOST_ENGINE must be one of" in capsys.readouterr().err
