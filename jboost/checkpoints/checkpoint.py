@@ -6,7 +6,6 @@ A state is stored as the list of its leaves. It is rebuilt on the structure that
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -14,8 +13,15 @@ import jax
 
 from jboost.checkpoints import archive
 from jboost.checkpoints.archive import CheckpointError
-from jboost.checkpoints.atomic import PathLike, replacing
-from jboost.checkpoints.description import Store, describe, difference, rebuild, refuse_narrowing
+from jboost.checkpoints.atomic import PathLike, checked_path, replacing
+from jboost.checkpoints.description import (
+    Store,
+    describe,
+    difference,
+    rebuild,
+    refuse_deep,
+    refuse_narrowing,
+)
 from jboost.core import Key, Learner, State, checks
 from jboost.core.guards import mismatch
 from jboost.core.learner import instance
@@ -77,8 +83,27 @@ def save(
     >>> bool((again.learners[0].w == whole.learners[0].w).all())
     True
     """
+    checked_path("path", path)
+    header, arrays = contents(
+        model, state, key, position=position, extra=extra, num_features=num_features,
+        supply_model=supply_model,
+    )  # fmt: skip
+    with replacing(path) as file:
+        archive.write(file, header, arrays)
+
+
+def contents(
+    model: Learner,
+    state: State,
+    key: Key = None,
+    *,
+    position: int | None = None,
+    extra: Mapping[str, Any] | None = None,
+    num_features: int | None = None,
+    supply_model: bool = False,
+) -> tuple[archive.Header, archive.Arrays]:
+    """The header and the arrays that :func:`save` would write; the arguments are the same."""
     instance("model", model)
-    path = checks.path("path", path)
     supply_model = checks.flag("supply_model", supply_model)
     if key is not None:
         checks.key("key", key)
@@ -86,6 +111,7 @@ def save(
         num_features = checks.whole("num_features", num_features, at_least=1)
     if position is not None:
         position = checks.whole("position", position, at_least=0, at_most=LARGEST_POSITION)
+    refuse_deep("extra", extra)
     try:
         extra = json.loads(json.dumps(dict(extra or {}), allow_nan=False))
     except (TypeError, ValueError) as error:
@@ -97,8 +123,7 @@ def save(
     if key is not None:
         store.put("key", key)
     header |= size_of(model, state, key, num_features)._asdict() | {"keys": store.keys}
-    with replacing(path) as file:
-        archive.write(file, header, store.arrays)
+    return header, store.arrays
 
 
 def load(path: PathLike, model: Learner | None = None) -> tuple[Learner, State, Key]:
@@ -120,7 +145,6 @@ def load(path: PathLike, model: Learner | None = None) -> tuple[Learner, State, 
 
 def read(path: PathLike, model: Learner | None = None) -> Checkpoint:
     """Read what :func:`save` wrote, with the position in the stream and the ``extra`` dict."""
-    path = checks.path("path", path)
     if model is not None:
         checks.instance("model", model, Learner, "the learner that was saved")
     with _refusing(path):
@@ -138,6 +162,7 @@ def read(path: PathLike, model: Learner | None = None) -> Checkpoint:
         state = _rebuild_state(model, header, store, key)
         if (position := header["position"]) is not None:
             checks.whole("position", position, at_least=0, at_most=LARGEST_POSITION)
+        refuse_deep("extra", header["extra"])
         return Checkpoint(model, state, key, position, dict(header["extra"]))
 
 
@@ -155,7 +180,6 @@ def inspect(path: PathLike) -> dict[str, Any]:
     >>> header["model"]["class"], header["num_features"], header["position"], header["arrays"]
     ('SGD', 3, 7, [['state.w', 'float32', [3]]])
     """
-    path = checks.path("path", path)
     with _refusing(path):
         return archive.read(path)[0]
 
@@ -163,17 +187,18 @@ def inspect(path: PathLike) -> dict[str, Any]:
 @contextlib.contextmanager
 def _refusing(path: PathLike) -> Iterator[None]:
     """Make every error that the contents of a file lead to a CheckpointError with its path."""
+    name = checked_path("path", path)
     try:
         yield
     except CheckpointError as error:
-        raise CheckpointError(f"{os.fspath(path)} {checks.printable(error)}") from error.__cause__
+        raise CheckpointError(f"{name} {checks.printable(error)}") from error.__cause__
     except IsADirectoryError:
-        raise CheckpointError(f"{os.fspath(path)} is a folder. {archive.OTHER_FILE}") from None
+        raise CheckpointError(f"{name} is a folder. {archive.OTHER_FILE}") from None
     except OSError:
         raise
     except Exception as error:  # the checksum is right: a forged file, or an error of a learner
         reason = f"{type(error).__name__}: {checks.printable(error):.300}"
-        raise CheckpointError(f"{os.fspath(path)} cannot be rebuilt here ({reason})") from error
+        raise CheckpointError(f"{name} cannot be rebuilt here ({reason})") from error
 
 
 def _check_same(model: Learner, saved: object, store: Store) -> None:

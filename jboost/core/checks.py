@@ -8,7 +8,6 @@ wanted.
 """
 
 import operator
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypedDict, TypeVar, Unpack
@@ -153,14 +152,6 @@ def instance(name: str, value: Any, kind: type[_Kind], advice: str) -> _Kind:
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be {advice}; got {shown(value)}")
     return value
-
-
-def path(name: str, value: Any) -> str:
-    """Check the path of a file, as text or a path of ``pathlib``; return it as text."""
-    text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
-    if not isinstance(text, str) or not text or "\0" in text:
-        raise TypeError(f"{name} must be the path of a file, as text; got {shown(value)}")
-    return text
 
 
 def a_number(**bounds: Unpack[Bounds]) -> Rule:
