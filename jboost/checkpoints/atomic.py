@@ -15,8 +15,6 @@ import stat
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from jboost.core import checks
-
 try:
     import fcntl
 except ImportError:  # the system is not POSIX: no locks, so leftovers stay and nobody is refused
@@ -114,15 +112,6 @@ def claim(descriptor: int, path: PathLike) -> bool:
     except OSError:
         pass  # some network file systems have no locks
     return False
-
-
-def checked_path(name: str, path: object) -> str:
-    """The text of a path that is an argument; ``name`` is what the argument is called."""
-    text = os.fspath(path) if isinstance(path, os.PathLike) else path
-    if not isinstance(text, str) or "\0" in text:
-        allowed = "a path, as text or as a pathlib.Path, without zero bytes"
-        raise TypeError(f"{name} must be {allowed}; got {checks.shown(path)}")
-    return text
 
 
 def _create(prefix: str) -> tuple[str, BinaryIO]:

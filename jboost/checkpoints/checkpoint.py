@@ -13,7 +13,7 @@ import jax
 
 from jboost.checkpoints import archive
 from jboost.checkpoints.archive import CheckpointError
-from jboost.checkpoints.atomic import PathLike, checked_path, replacing
+from jboost.checkpoints.atomic import PathLike, replacing
 from jboost.checkpoints.description import (
     Store,
     describe,
@@ -83,7 +83,7 @@ def save(
     >>> bool((again.learners[0].w == whole.learners[0].w).all())
     True
     """
-    checked_path("path", path)
+    checks.path("path", path)
     header, arrays = contents(
         model, state, key, position=position, extra=extra, num_features=num_features,
         supply_model=supply_model,
@@ -187,7 +187,7 @@ def inspect(path: PathLike) -> dict[str, Any]:
 @contextlib.contextmanager
 def _refusing(path: PathLike) -> Iterator[None]:
     """Make every error that the contents of a file lead to a CheckpointError with its path."""
-    name = checked_path("path", path)
+    name = checks.path("path", path)
     try:
         yield
     except CheckpointError as error:

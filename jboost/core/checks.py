@@ -8,6 +8,7 @@ wanted.
 """
 
 import operator
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypedDict, TypeVar, Unpack
@@ -152,6 +153,15 @@ def instance(name: str, value: Any, kind: type[_Kind], advice: str) -> _Kind:
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be {advice}; got {shown(value)}")
     return value
+
+
+def path(name: str, value: object) -> str:
+    """Check a path, as text or as a ``pathlib.Path``; return it as text."""
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(text, str) or not text or "\0" in text:
+        allowed = "a path, as text or as a pathlib.Path, without zero bytes"
+        raise TypeError(f"{name} must be {allowed}; got {shown(value)}")
+    return text
 
 
 def a_number(**bounds: Unpack[Bounds]) -> Rule:

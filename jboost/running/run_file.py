@@ -30,7 +30,7 @@ class RunFile:
     """A checkpoint file, written after ``every`` blocks; no other process may write to it."""
 
     def __init__(self, path: atomic.PathLike, every: int):
-        self._path = atomic.checked_path("checkpoint", path)
+        self._path = checks.path("checkpoint", path)
         self._every = every
         self._blocks, self._position = 0, 0  # since, and at, the last time the file was written
         self._claim = contextlib.ExitStack()
