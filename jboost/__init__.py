@@ -17,7 +17,7 @@ from jboost.combiners.mean import NSGD, Uniform
 from jboost.combiners.refined import Refined, ScaleAlike
 from jboost.core import Learner, Transform, model, static
 from jboost.core import metrics as metrics
-from jboost.core.numerics import ase
+from jboost.core.squared_errors import ase
 from jboost.learners import NLMS, SGD, ForwardNewton, GaussNewton, Gradient, Newton, PiecewiseLinear
 from jboost.learners import networks as networks
 from jboost.paper import streams

@@ -1,7 +1,7 @@
 """Describes a model by JSON and arrays, and rebuilds the model from them.
 
 The description has the names of the model's classes and the values of their fields. A class is
-looked up by its name among those that :func:`jboost.core.learner.model` has made: nothing is
+looked up by its name among those that :func:`jboost.core.pytree.model` has made: nothing is
 imported, called or evaluated because a file says so. Numbers come back exactly, with their types.
 
 | in the model                       | in the description                                          |

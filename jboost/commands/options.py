@@ -18,7 +18,11 @@ from jboost.core.template import template
 from jboost.files import sources
 from jboost.files.columns import Columns, DataError
 
-POLICIES = {"impute": "keep", "skip": "skip", "raise": "raise"}  # --missing, as sources.read has it
+POLICIES = {
+    "impute": "keep",
+    "skip": "skip",
+    "raise": "raise",
+}  # by --missing, for sources.read
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:

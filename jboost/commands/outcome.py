@@ -33,7 +33,7 @@ LEGEND = (
     "part in what the prediction has in common with the answers. Means of rows looked at now and "
     "then."
 )
-MISSING_TEXTS = {  # what becomes of missing inputs, and what rows lack that are not scored
+MISSING_TEXTS = {  # by --missing: what becomes of missing inputs, and which rows count no error
     "impute": ("filled in from the past", "without an answer"),
     "skip": ("rows with missing inputs are not learned", "without an answer or an input"),
     "raise": ("none are allowed", "without an answer"),

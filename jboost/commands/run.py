@@ -65,7 +65,7 @@ def add(commands: terminal.Subcommands) -> None:
     option(keep, "--predictions", "OUT", "write predictions; - for a pipe", terminal.new_output)
     text = "the error over time, the intervals, and what the learners of a booster did"
     option(keep, "--plot", "OUT.png", text, terminal.new_picture)
-    option(keep, "--report", "OUT.html", "a page with all there is to say", terminal.new_page)
+    option(keep, "--report", "OUT.html", "a page with table, pictures and model", terminal.new_page)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -72,7 +72,7 @@ def programs(f: Callable[..., Any], **settings: Any) -> dict[int | None, Any]:
 def one_kernel(
     f: Callable[..., Any], *operands: Any, changed: tuple[Any, ...] = ()
 ) -> tuple[Any, Array]:
-    """Return ``f(*operands, *changed)`` as one kernel, and a number of each operand.
+    """Return ``f(*operands, *changed)`` as one kernel, and the corners: a number of each operand.
 
     An operand that nothing uses aborts the process inside XLA. So the kernel also returns a corner
     of each operand, and the outermost ``jit`` must return those too. What f certainly uses and

@@ -9,23 +9,16 @@ from jax import Array
 from jboost.core import Key, Learner, State
 from jboost.core.step import Observe, Trace, over_time
 from jboost.engine import layout as layouts
-from jboost.engine.kernel import (
-    USUAL_LEVEL,
-    key_of,
-    key_words,
-    one_kernel,
-    outermost,
-    programs,
-)
+from jboost.engine.kernel import USUAL_LEVEL, key_of, key_words, one_kernel, outermost, programs
 from jboost.engine.layout import Layout
 from jboost.engine.plan import (
     Plan,
     Plans,
+    bytes_of,
     inside_a_transformation,
     log,
     look_at,
     objection,
-    size_of,
 )
 
 _plans = Plans()
@@ -38,16 +31,9 @@ def last() -> Plan | None:
 
 
 def fold(
-    model: Learner,
-    state: State,
-    xs: Array,
-    ds: Array,
-    key: Key,
-    observe: Observe | None = None,
-    *,
-    traced: bool | None = None,
-    donate: bool = False,
-) -> tuple[State, Trace]:
+    model: Learner, state: State, xs: Array, ds: Array, key: Key, observe: Observe | None = None, *,
+    traced: bool | None = None, donate: bool = False,
+) -> tuple[State, Trace]:  # fmt: skip
     """Return ``over_time(model, state, xs, ds, key, observe)``, compiled in the form that suits it.
 
     ``traced`` says whether a transformation runs, where that is known. With ``donate`` a state too
@@ -65,17 +51,12 @@ def fold(
 
 
 def plan_for(
-    model: Learner,
-    state: State,
-    xs: Array,
-    ds: Array,
-    key: Key,
-    observe: Observe | None = None,
+    model: Learner, state: State, xs: Array, ds: Array, key: Key, observe: Observe | None = None
 ) -> Plan:
     """Return the plan of a run, looking once at each structure of model and state."""
 
     def make() -> Plan:
-        refusal = objection(size_of(state), {device.platform for device in xs.devices()})
+        refusal = objection(bytes_of(state), {device.platform for device in xs.devices()})
         if refusal is None:
             layout = layouts.choose(model, state, kernel=True)
             operands = (model, state, xs, ds, *key_words(key), observe)
@@ -97,16 +78,9 @@ def watched(observe: Observe | None, layout: Layout) -> Observe | None:
 
 
 def _fold(
-    kernel: bool,
-    layout: Layout,
-    model: Learner,
-    state: State,
-    xs: Array,
-    ds: Array,
-    words: Array | None,
-    generator: str | None,
-    observe: Observe | None,
-) -> tuple[tuple[State, Trace], Array | None]:
+    kernel: bool, layout: Layout, model: Learner, state: State, xs: Array, ds: Array,
+    words: Array | None, generator: str | None, observe: Observe | None,
+) -> tuple[tuple[State, Trace], Array | None]:  # fmt: skip
     def loop(model: Learner, state: State, xs: Array, ds: Array, words: Array | None) -> Any:
         key = key_of(words, generator)
         return over_time(model, state, xs, ds, key, watched(observe, layout))
@@ -153,13 +127,9 @@ def call(
 
 
 def _call(
-    kernel: bool,
-    f: Callable[..., Any],
-    operands: tuple[Any, ...],
-    words: Array | None,
-    generator: str | None,
-    observe: Any,
-) -> tuple[Any, Array | None]:
+    kernel: bool, f: Callable[..., Any], operands: tuple[Any, ...],
+    words: Array | None, generator: str | None, observe: Any,
+) -> tuple[Any, Array | None]:  # fmt: skip
     def whole(operands: tuple[Any, ...], words: Array | None) -> Any:
         return f(*operands, key_of(words, generator), observe)
 

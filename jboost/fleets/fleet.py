@@ -17,6 +17,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import DType, Key, Learner, State, checks
+from jboost.core.learner import instance
 from jboost.core.numerics import dtype_of
 from jboost.core.step import Trace
 from jboost.engine.kernel import key_words
@@ -69,7 +70,7 @@ class Fleet:
         devices: Iterable[Device] | None = None,
         schedule: str | None = None,
     ):
-        self.model = checks.instance("model", model, Learner, checks.A_LEARNER)
+        self.model = instance("model", model)
         self.num_streams = checks.whole("num_streams", num_streams, at_least=1)
         self.num_features = checks.whole("num_features", num_features, at_least=1)
         self.key = checked_key(key) if model.needs_key else None
@@ -85,7 +86,7 @@ class Fleet:
         xs, ds = jax.device_put(samples, self._devices[0])
         plan = plan_for(model, state, xs, ds, self.key, None)
         loop = "rounds" if schedule == "rounds" else "kernel" if plan.kernel else "plain"
-        self._worth_of_a_call = blocks.samples_per_call(state)
+        self._call_cost = blocks.samples_per_call(state)  # in samples
         self._spec = loops.FleetSpec(Packing.of(state), loop, self._devices, generator)
 
     def init(self) -> FleetState:
@@ -185,7 +186,7 @@ class Fleet:
         for now in range(int(turn.max()) + 1):
             device_of = np.where(turn == now, streams % devices, -1)
             taken = [np.flatnonzero(device_of == device) for device in range(devices)]
-            lengths = blocks.compiled_lengths(max(map(len, taken)), self._worth_of_a_call)
+            lengths = blocks.compiled_lengths(max(map(len, taken)), self._call_cost)
             rows = np.full((devices, sum(lengths)), -1)
             for of_device, numbers in zip(rows, taken, strict=True):
                 of_device[: len(numbers)] = numbers

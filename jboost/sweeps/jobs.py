@@ -19,7 +19,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import Key, Learner, State
-from jboost.core.numerics import mean_squared_error
+from jboost.core.squared_errors import mean_squared_error
 from jboost.core.step import Observe, Trace, over_time
 from jboost.core.template import template
 from jboost.engine.kernel import key_of, key_words, one_kernel, programs
@@ -30,8 +30,9 @@ from jboost.running import blocks
 from jboost.sweeps.devices import COPIED, SPLIT, Device, Resources, on_each, sharding_of
 from jboost.sweeps.grid import RESERVED
 
-# Between two batches the progress is shown and an interruption is noticed.
-CALLS = 1000  # a batch takes about as long as this many calls of a program, 0.3 s in all
+# A batch has as many samples as are computed in the time that CALLS calls of a program take, 0.3 s:
+# between two batches the progress is shown and an interruption is noticed.
+CALLS = 1000
 LARGEST_TRACES = 2**25  # bytes that the traces of a batch may take
 
 Metric = Callable[[Trace, Array], Any]  # returns a number, an array, or a dict of them
@@ -111,7 +112,7 @@ class ResultColumns:
                 )
 
     def fill(self, rows: np.ndarray, results: dict[str, np.ndarray]) -> None:
-        """Write the results of runs down, each into its rows, and report how many rows it were."""
+        """Write the results of runs down, each into its rows, and report how many they are."""
         with self._lock:
             for name, values in results.items():
                 self.arrays[name][rows] = values[:, None]
@@ -126,16 +127,9 @@ class Job:
     """
 
     def __init__(
-        self,
-        group: Group,
-        rows: np.ndarray,
-        keys: Array | None,
-        data: tuple[Array, Array],
-        resources: Resources,
-        observe: Observe | None,
-        metric: Metric | None,
-        batch: int | None,
-    ):
+        self, group: Group, rows: np.ndarray, keys: Array | None, data: tuple[Array, Array],
+        resources: Resources, observe: Observe | None, metric: Metric | None, batch: int | None,
+    ):  # fmt: skip
         self._group, self._data = group, data
         self._sharding = sharding_of(resources.devices, SPLIT)
         xs, ds = data
@@ -237,7 +231,7 @@ _programs = programs(_run_batch, static_argnums=0)
 
 
 def _on_one_device(spec: BatchSpec, batch: Batch, xs: Array, ds: Array) -> tuple[Results, Any]:
-    """The results of every run, and the arrays that a kernel must return besides."""
+    """Return the results of every run, and the corners that :func:`one_kernel` asks to return."""
     on_cpu = spec.devices[0].platform == "cpu"
     each: Any = jax.lax.map if on_cpu else lambda f, runs: jax.vmap(f)(runs)
     layout = spec.plan.layout if on_cpu else Layout()

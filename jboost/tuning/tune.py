@@ -19,7 +19,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import Key, Learner, checks
-from jboost.core.numerics import mean_squared_error
+from jboost.core.learner import instance
+from jboost.core.squared_errors import mean_squared_error
 from jboost.core.step import Observe
 from jboost.running.run import checked_stream, run
 from jboost.settings import leaves
@@ -104,7 +105,7 @@ def tune(
     """
     import optax
 
-    checks.instance("model", model, Learner, checks.A_LEARNER)
+    instance("model", model)
     steps = checks.whole("steps", steps, at_least=1)
     patience = checks.whole("patience", patience, at_least=1)
     tolerance = checks.number("tolerance", tolerance, at_least=0)
@@ -198,15 +199,10 @@ class _Search(NamedTuple, Generic[_Model]):
 
 
 def _descend(
-    search: _Search[Any],
-    phi: Settings,
-    rows: Rows,
-    optimizer: optax.GradientTransformation,
-    steps: int,
-    patience: int,
-    tolerance: float,
-) -> tuple[list[_Evaluation], bool]:
-    """All evaluations, and whether the last ones were no better."""
+    search: _Search[Any], phi: Settings, rows: Rows, optimizer: optax.GradientTransformation,
+    steps: int, patience: int, tolerance: float,
+) -> tuple[list[_Evaluation], bool]:  # fmt: skip
+    """Return all evaluations, and whether the last ones were no better."""
     import optax
 
     optimizer = optax.with_extra_args_support(optimizer)

@@ -6,7 +6,7 @@ node 0, the root, and a node of each deeper level, whether the tree has grown th
 letters are those of :class:`jboost.PiecewiseLinear`.
 """
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +14,10 @@ from jax import Array
 
 from jboost.core import Learner, State
 from jboost.core.numerics import known
+from jboost.core.rows import row
 from jboost.learners.tree import shares, splits
 
 REACH = 3.0  # standard deviations of the parent's error; a child corrects by no more
-
-_Tree = TypeVar("_Tree")
 
 
 class TreeState(NamedTuple):
@@ -53,19 +52,6 @@ class Path(NamedTuple):
     estimate: Array  # g_0, the estimate of the tree
     w: Array  # w_0 … w_depth, the shares of the subtrees
     limit: Array  # the largest correction that a child of the nodes 0 … depth may make
-
-
-def row(tree: _Tree, i: Array | int) -> _Tree:
-    """Return row i of every array."""
-    if isinstance(i, int):
-        return jax.tree.map(lambda a: a[i], tree)
-    return jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, i, keepdims=False), tree)
-
-
-def with_row(tree: _Tree, i: Array, values: _Tree) -> _Tree:
-    """Return the arrays with other values in row i."""
-    replace = jax.lax.dynamic_update_index_in_dim
-    return jax.tree.map(lambda a, new: replace(a, new, i, 0), tree, values)
 
 
 def with_path(values: Array, nodes: Array, new: Array) -> Array:

@@ -12,9 +12,10 @@ from jboost.core import DType, Key, Learner, Number, Sample, State, Wrapper, che
 from jboost.core.draws import keys as keys_for
 from jboost.core.learner import instance
 from jboost.core.numerics import dtype_of, known
+from jboost.core.rows import row, with_row
 from jboost.learners.newton import Newton
 from jboost.learners.tree import shares, splits
-from jboost.learners.tree.nodes import Path, TreeState, follow, nodes_of, row, with_path, with_row
+from jboost.learners.tree.nodes import Path, TreeState, follow, nodes_of, with_path
 
 DEEPEST = 12  # 8,192 learners; a deeper tree is more likely a mistake than a wish
 FADE = 0.99  # a subtree's odds remember the last hundred samples of a region, so that they can turn
@@ -107,7 +108,7 @@ class PiecewiseLinear(Wrapper):
 
     @property
     def knows_leverage(self) -> bool:
-        return False  # of many learners
+        return False  # it is that of one learner
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> TreeState:
         dtype = dtype_of(dtype)
