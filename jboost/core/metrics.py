@@ -200,7 +200,7 @@ def value(metrics: Metrics, states: State) -> Any:
 
 
 def is_metric(node: object) -> bool:
-    """Whether a node of a pytree is a metric: where :func:`jax.tree.map` is to stop."""
+    """Return whether a node of a pytree is a metric: where :func:`jax.tree.map` is to stop."""
     return isinstance(node, Metric)
 
 

@@ -90,7 +90,7 @@ class Fleet:
         self._spec = loops.FleetSpec(Packing.of(state), loop, self._devices, generator)
 
     def init(self) -> FleetState:
-        """The states before any data."""
+        """Return the states before any data."""
         sharding, size = sharding_of(self._devices, SPLIT), (self.num_features, self.dtype)
         streams = jax.device_put(self._streams_by_device(), sharding)
         words = _init(self._spec.packing, size, self.model, self.key, streams)
@@ -143,13 +143,13 @@ class Fleet:
         return FleetState(words), Trace(jnp.asarray(prediction), jnp.asarray(skipped), None)
 
     def states(self, state: FleetState, ids: ArrayLike | Sequence[int] | None = None) -> State:
-        """The model's states of the named streams, or of all, stacked: ``jboost.save`` takes it."""
+        """Return the model's states of the named streams, or of all, stacked for ``jboost.save``."""
         streams = np.arange(self.num_streams) if ids is None else self._checked_ids(ids)
         device, row = streams % len(self._devices), streams // len(self._devices)
         return jax.vmap(self._spec.packing.unpack)(state.words[device, row])
 
     def from_states(self, states: State) -> FleetState:
-        """The fleet's state from the stacked states of all streams."""
+        """Return the fleet's state from the stacked states of all streams."""
         lengths = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(states)}
         if lengths != {(self.num_streams,)}:
             got = sorted(lengths)
@@ -158,7 +158,7 @@ class Fleet:
         return FleetState(jax.device_put(words, sharding_of(self._devices, SPLIT)))
 
     def _streams_by_device(self) -> np.ndarray:
-        """(D, ceil(N / D)): the stream of each row of each device; the last stream fills up."""
+        """Return the stream of each row of each device, (D, ceil(N / D)); the last fills up."""
         padded = np.arange(self._rows_per_device * len(self._devices), dtype=np.int32)
         return np.minimum(padded, self.num_streams - 1).reshape(-1, len(self._devices)).T
 
@@ -176,7 +176,7 @@ class Fleet:
         return array.astype(np.int64)
 
     def _calls(self, streams: np.ndarray) -> Iterator[np.ndarray]:
-        """The rows (D, L) for each call of the compiled loop; −1 where a device has fewer rows."""
+        """Yield the rows (D, L) for each call of the loop; −1 where a device has fewer rows."""
         turn = np.zeros(len(streams), np.int64)  # the round in which a row is taken
         if self._spec.loop == "rounds":
             order = np.argsort(streams, kind="stable")
@@ -195,7 +195,7 @@ class Fleet:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _init(packing: Packing, size: Any, model: Learner, key: Key, streams: Array) -> Array:
-    """The packed states of the streams before any data."""
+    """Return the packed states of the streams before any data."""
 
     def pack(stream: Array) -> Array:
         stream_key = None if key is None else jax.random.fold_in(key, stream)

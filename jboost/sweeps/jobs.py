@@ -66,7 +66,7 @@ class Group(NamedTuple):
 
 
 def groups(models: Sequence[Learner], dtype: DTypeLike) -> list[Group]:
-    """The models, grouped by structure and shapes; their floats are cast to ``dtype``."""
+    """Return the models, grouped by structure and shapes; their floats are cast to ``dtype``."""
 
     def cast(leaf: object) -> np.ndarray:
         array = np.asarray(leaf)
@@ -159,7 +159,7 @@ class Job:
         self.batches = batches[resources.process :: resources.processes]
 
     def arguments(self, runs: np.ndarray) -> Batch:
-        """The program's argument for these runs, on the devices.
+        """Return the program's argument for these runs, on the devices.
 
         The caller's thread makes it: whether JAX has float64 is a setting of that thread.
         """
@@ -169,7 +169,7 @@ class Job:
         return Batch(*jax.device_put((models, words, stream), self._sharding))
 
     def compute(self, batch: Batch) -> dict[str, np.ndarray]:
-        """The results of a batch by column: (runs, …)."""
+        """Return the results of a batch by column: (runs, …)."""
         (standard, metric), _ = self._program(batch, *self._data)
         return {name: np.asarray(leaf) for name, leaf in (standard | metric).items()}
 
@@ -178,7 +178,7 @@ class Job:
         columns.fill(self._rows[runs], self.compute(batch))
 
     def _most(self, spec: BatchSpec, state: State, key: Key) -> int:
-        """How many runs a batch may have, by its time and its memory."""
+        """Return how many runs a batch may have, by its time and its memory."""
         xs, ds = (jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in self._data)
         _, trace = _shapes_of_run(self._group.model, state, xs, ds, key, spec.observe)
         arrays = jax.tree.leaves(trace)
@@ -197,7 +197,7 @@ _shapes_of_run = jax.jit(over_time, static_argnums=5).eval_shape
 
 
 def _cut(count: int, most: int, concurrent: int, devices: int) -> list[np.ndarray]:
-    """The numbers 0 … count − 1 in batches of one size; the last number fills up the last batch.
+    """Cut the numbers 0 … count − 1 into batches of one size; the last number fills up the last.
 
     The size is a multiple of ``devices``, about ``most`` or less, and the number of batches about a
     multiple of ``concurrent``.
@@ -213,7 +213,7 @@ def _cut(count: int, most: int, concurrent: int, devices: int) -> list[np.ndarra
 
 
 def example_state(model: Learner, num_features: int, dtype: str, key: Key) -> State:
-    """A state of zeros: the engine plans with its shapes, and ``init`` need not be compiled."""
+    """Return a state of zeros: the engine plans with its shapes, and ``init`` is not compiled."""
     shapes = template(model, num_features, dtype, key)
     return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
 

@@ -171,7 +171,7 @@ class _Search(NamedTuple, Generic[_Model]):
         return leaves.put(self.model, self.places.values(), self.values(phi).values())
 
     def score(self, model: Learner, rows: Rows, skip: int = 0) -> Any:
-        """The error of a run on the rows after the first ``skip``; NaN if there are none."""
+        """Return the error of a run on the rows after the first ``skip``; NaN if there are none."""
         xs, ds, key = rows
         if skip == len(ds):
             return jnp.asarray(jnp.nan)
@@ -186,7 +186,7 @@ class _Search(NamedTuple, Generic[_Model]):
         return jnp.log(jnp.maximum(error, jnp.finfo(error.dtype).tiny))
 
     def evaluate(self, phi: Settings, rows: Rows) -> tuple[_Evaluation, Settings]:
-        """The evaluation at φ, and the slopes of the objective in the natural coordinates."""
+        """Return the evaluation at φ, and the slopes of the objective in natural coordinates."""
         options: Any = {"metric": self.metric, "observe": self.observe, "method": self.method}
         model, surrogate = self.model_at(phi), self.surrogate
         error, slopes = hypergradient(model, *rows, self.places, surrogate=surrogate, **options)
@@ -243,7 +243,7 @@ def _descend(
 
 
 def _windows(T: int, train: float, windows: int | None) -> list[tuple[int, int, int]]:
-    """(start, end, stop) of each window: it is tuned on start … end and scored on end … stop."""
+    """Return (start, end, stop) of each window, tuned on start … end, scored on end … stop."""
     if windows is not None:
         windows = checks.whole("windows", windows, at_least=1)
         width = T // (windows + 1)
