@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from jboost.tuning.hypergradient import hypergradient
     from jboost.tuning.tune import tune
 
-# What makes no model is loaded when it is first asked for: a third of the time of the import. (All
-# models are: a checkpoint may name any.)
+# Modules without models are loaded when first asked for, which saves a third of the import's time.
+# Modules with models are always loaded, because a checkpoint may name any model.
 _LATER = {
     "CheckpointError": "jboost.checkpoints.checkpoint",
     "datasets": "jboost.paper.datasets",

@@ -143,7 +143,7 @@ class Fleet:
         return FleetState(words), Trace(jnp.asarray(prediction), jnp.asarray(skipped), None)
 
     def states(self, state: FleetState, ids: ArrayLike | Sequence[int] | None = None) -> State:
-        """Return the model's states of the named streams, or of all, stacked for ``jboost.save``."""
+        """Return the model's states of the named streams, or of all, stacked for ``save``."""
         streams = np.arange(self.num_streams) if ids is None else self._checked_ids(ids)
         device, row = streams % len(self._devices), streams // len(self._devices)
         return jax.vmap(self._spec.packing.unpack)(state.words[device, row])
