@@ -1,9 +1,8 @@
 """The protocols (Learner, Wrapper, Transform, Network) and what every other room is built with.
 
 `sample` is what a learner learns from, `step` one step of a run; `numerics`, `products` and `draws`
-serve the inner loop; `checks` and `template` check what a caller passes; `metrics` and
-`squared_errors` score; `progress` and `extras` serve what takes long or needs another package. This
-room imports from no other.
+serve the inner loop; `checks` and `template` guard the doors; `metrics` score. This room imports
+from no other.
 """
 
 from jboost.core.learner import Learner, Network, State, Transform, Wrapper

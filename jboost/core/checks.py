@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 
+A_LEARNER = "a learner such as SGD(step_size=0.1)"  # the advice where a learner is wanted
 # A rule takes an argument's name and value. It returns the value to work with, or raises.
 Rule = Callable[[str, Any], Any]
 _Kind = TypeVar("_Kind")

@@ -8,7 +8,6 @@ import jax
 import numpy as np
 
 from jboost.core import Learner, checks
-from jboost.core.learner import instance
 
 RESERVED = ("key", "stream", "mse", "skipped")  # columns of a table besides the grid's names
 
@@ -63,11 +62,15 @@ def models(make: Callable[..., Learner], points: list[Point]) -> list[Learner]:
     models = []
     for point in points:
         try:
-            models.append(instance("what make returns", make(**point)))
+            model = make(**point)
         except Exception as error:
             advice = "the grid's names are arguments of make; functools.partial can fix the others"
             error.add_note(f"make was called with the grid's point {point!r}: {advice}")
             raise
+        if not isinstance(model, Learner):
+            got = f"at {point!r} it returned {model!r:.200}"
+            raise TypeError(f"make must return {checks.A_LEARNER}; {got}")
+        models.append(model)
     return models
 
 

@@ -255,9 +255,8 @@ def test_other_bad_arguments_say_what_to_do():
     with pytest.raises(ValueError, match="step_size must be") as error:
         sweep(strict, {"step_size": [0.1, -1.0]}, xs, ds)
     assert "{'step_size': -1.0}" in error.value.__notes__[0]
-    with pytest.raises(TypeError, match="what make returns must be a learner") as error:
+    with pytest.raises(TypeError, match="make must return a learner"):
         sweep(lambda step_size: step_size, grid, xs, ds)
-    assert "{'step_size': 0.1}" in error.value.__notes__[0]
     with pytest.raises(TypeError, match="make must be a function"):
         sweep(jb.SGD(0.1), grid, xs, ds)
     with pytest.raises(ValueError, match="key is missing"):
