@@ -1,4 +1,4 @@
-"""The one door to a compiled run: model, state and rows go in, state and trace come out."""
+"""Compiles and runs a loop over time: model, state and rows go in, state and trace come out."""
 
 from collections.abc import Callable
 from typing import Any

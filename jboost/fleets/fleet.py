@@ -128,7 +128,7 @@ class Fleet:
         run, calls = loops.RUN[self._spec.loop], []
         for rows in self._calls(streams):
             is_row = rows >= 0
-            beyond = devices * (most + np.arange(rows.shape[1]))
+            beyond = devices * (most + np.arange(rows.shape[1]))  # no streams: they fill up a call
             block = (
                 np.where(is_row, streams[rows], beyond).astype(np.int32),
                 np.where(is_row[..., None], inputs[rows], 0),
