@@ -61,6 +61,19 @@ def test_contract(model):
     chex.assert_trees_all_equal(untouched, state)
 
 
+@pytest.mark.parametrize("model", SOME)
+def test_any_weight_leaves_a_model_finite_and_what_is_no_weight_leaves_every_bit(model):
+    xs, ds = stream()
+    state, _ = jb.run(model, xs, ds, KEY)
+    update = jax.jit(lambda state, x, d, weight: model.update(state, x, d, weight=weight, key=KEY))
+    for weight in (np.nan, np.inf, -np.inf, -1.0, -1e-30):
+        chex.assert_trees_all_equal(update(state, xs[0], ds[0], np.float32(weight)), state)
+    for weight in (3e38, 1e8, 1e-42, 0.0):
+        for x, d in zip(xs, ds, strict=True):
+            state = update(state, x, d, np.float32(weight))
+        chex.assert_tree_all_finite((state, model.predict(state, xs[0])))
+
+
 @pytest.mark.core
 @pytest.mark.parametrize("model", SOME)
 def test_a_cut_stream_is_the_same_stream_bit_for_bit(model):

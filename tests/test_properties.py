@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from support.drawn import (
     HOSTILE,
@@ -19,6 +19,7 @@ from support.drawn import (
     T,
     around,
     boosted,
+    hostile_weights,
     linear,
     nested,
     others,
@@ -27,6 +28,7 @@ from support.drawn import (
     steps,
     streams,
     unusable,
+    with_weights,
 )
 
 import jboost as jb
@@ -44,10 +46,12 @@ def blocks(xs, ds, cuts):
     return [(xs[a:b], ds[a:b]) for a, b in itertools.pairwise(edges)]
 
 
-def check(model, stream, cuts, double, path):
-    """Check the promises of the library with one model on one stream."""
+def check(model, stream, weights, cuts, double, path):
+    """Check the promises of the library with one model on one stream, perhaps with weights."""
     with jax.enable_x64(double):
         xs, ds = samples(stream, np.float64 if double else np.float32)
+        if weights is not None:
+            model, xs = jb.WeightColumn(model), with_weights(xs, weights)
         run = jb.run_stream(model, blocks(xs, ds, []), KEY, ahead=0)
         whole = list(run)
         prediction, skipped = (
@@ -84,25 +88,31 @@ def check(model, stream, cuts, double, path):
 
 # To compile is slow, whatever is drawn, and shrinking would compile hundreds of models.
 quiet = {"suppress_health_check": list(HealthCheck), "phases": [Phase.generate]}
-cut = st.lists(st.integers(1, 2 * T - 1), max_size=2)
+circumstances = {
+    "stream": streams,
+    "weights": st.none() | hostile_weights,
+    "cuts": st.lists(st.integers(1, 2 * T - 1), max_size=2),
+    "double": st.booleans(),
+}
 
 
-@settings(max_examples=20, **quiet)
-@given(model=nested(linear), stream=streams, cuts=cut, double=st.booleans())
-def test_any_model_keeps_its_promises(model, stream, cuts, double, tmp_path_factory):
-    check(model, stream, cuts, double, tmp_path_factory.getbasetemp() / "drawn.npz")
+# In three tests, so that three processes can share them.
+@pytest.mark.parametrize("part", range(3))
+def test_any_model_keeps_its_promises(part, tmp_path):
+    @settings(max_examples=20, **quiet)
+    @seed(part)
+    @given(model=nested(linear), **circumstances)
+    def keeps(model, **circumstances):
+        check(model, path=tmp_path / "drawn.npz", **circumstances)
+
+    keeps()
 
 
 @pytest.mark.slow
-@settings(max_examples=300, **quiet)
-@given(
-    model=nested(st.one_of(linear, linear, others)),
-    stream=streams,
-    cuts=cut,
-    double=st.booleans(),
-)
-def test_hundreds_of_models_keep_their_promises(model, stream, cuts, double, tmp_path_factory):
-    check(model, stream, cuts, double, tmp_path_factory.getbasetemp() / "drawn.npz")
+@settings(max_examples=500, **quiet)
+@given(model=nested(st.one_of(linear, linear, others)), **circumstances)
+def test_hundreds_of_models_keep_their_promises(model, tmp_path_factory, **circumstances):
+    check(model, path=tmp_path_factory.getbasetemp() / "drawn.npz", **circumstances)
 
 
 def check_forms(model, seed):

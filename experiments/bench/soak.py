@@ -1,7 +1,8 @@
 """Ten million float32 steps on a stream that contains every hazard, beside float64 and the peers.
 
 Every model of the paper runs over the stream of ``soak_stream.py`` twice: in float32 and in
-float64. Newton models run at five memories β. There are three arrangements:
+float64. The samples bring a weight along, which is absurd for a few of them. Newton models run at
+five memories β. There are three arrangements:
 
 * "any units": the model as the command runs it, behind Scale, Impute, Bias and ScaleTarget, on
   columns from 1e-6 to 1e6 and targets that jump by 1e4.
@@ -145,14 +146,15 @@ def cases(quick: bool) -> list[Case]:
 def run(case: Case, count: int, dtype: Any) -> Outcome:
     """One model over the first spells of the stream, in one precision."""
     jax.config.update("jax_enable_x64", dtype is np.float64)
-    model = case.model
+    model = jb.WeightColumn(case.model)
     handed: list[Spell] = []
 
     def source() -> Iterator[tuple[Any, Any]]:
         how = UNITS_AND_JUMP[case.arrangement]
         for spell in spells(SEED, count, *how, changes=case.memory != 1):
             handed.append(spell)
-            yield spell.x.astype(dtype), spell.d.astype(dtype)
+            weighted = np.column_stack([spell.x, spell.weight])
+            yield weighted.astype(dtype), spell.d.astype(dtype)
 
     finite, calm, calm_rows, damaged = True, 0.0, 0, 0
     largest = {"learners": 0.0, "combiner": 0.0}

@@ -10,6 +10,7 @@ be begun anywhere, and knows exactly which of its samples are damaged.
 | collinear, constant, rare | a column twice, a difference of two, a constant, a 1 in 1e4 samples  |
 | any units                 | columns of sizes from 1e-6 to 1e6, or all of size 1                  |
 | damage                    | 1e-4 of the samples hold NaN, ±Inf or 1e30, half of them in d        |
+| hostile weights           | 1e-3 of the samples weigh from 0 to 1e14, or have no weight at all   |
 | targets that jump         | "jump": 64 samples at + J, and five single ones at − J               |
 | λ ≈ 0, λ = 1              | "quiet" and "loud": noise far below and far above the hoped-for MSE  |
 | change                    | other coefficients every 64 spells, where asked for                  |
@@ -28,6 +29,8 @@ COLUMNS = ("a", "b", "c", "e", "a − e", "constant", "rare", "b again")
 UNITS = np.array([1e-6, 1e6, 1e-3, 1e3, 1.0, 1e2, 1e-2, 1e4], np.float32)
 DAMAGE = np.array([np.nan, np.inf, -np.inf, 1e30], np.float32)
 DAMAGED = 1e-4  # of the samples
+WEIGHTS = np.array([0, 1e-3, 30, 1e8, 1e14, -1, np.nan, np.inf], np.float32)
+WEIGHTED = 1e-3  # of the samples; the others have weight 1
 RARE = 1e-4
 NOISE = {"quiet": 1e-3, "loud": 3.0}  # elsewhere .3: a variance near the hoped-for MSE of .1
 USUAL_NOISE = 0.3
@@ -45,13 +48,14 @@ CYCLE = (
 class Spell(NamedTuple):
     """LENGTH samples, and what was done to them.
 
-    x: (n, 8) float32. d: (n,) float32.
-    bad_x, bad_d: (n,), whether x or d was damaged.
+    x: (n, 8) float32. d: (n,) float32. weight: (n,) float32.
+    bad_x, bad_d: (n,), whether x or d was damaged. A weight that is NaN or infinite damages x.
     calm: (n,), whether the target is neither damaged nor off by a jump.
     """
 
     x: NDArray[np.float32]
     d: NDArray[np.float32]
+    weight: NDArray[np.float32]
     bad_x: NDArray[np.bool_]
     bad_d: NDArray[np.bool_]
     calm: NDArray[np.bool_]
@@ -89,7 +93,8 @@ def spell(seed: int, i: int, units: bool, jump: float, changes: bool = True) -> 
     d[rows[in_d]] = what[in_d]
     bad_x, bad_d = np.zeros((2, n), bool)
     bad_x[rows[~in_d]], bad_d[rows[in_d]] = True, True
-    return Spell(x, d, bad_x, bad_d, calm & ~bad_d)
+    weight = np.where(rng.random(n) < WEIGHTED, rng.choice(WEIGHTS, n), np.float32(1))
+    return Spell(x, d, weight, bad_x | ~np.isfinite(weight), bad_d, calm & ~bad_d)
 
 
 def spells(

@@ -72,7 +72,7 @@ class GradientChain(Wrapper):
 
         def once(state: ChainState) -> ChainState:
             h, before, _ = self._chained(state, sample.raw)
-            g, lam = 2 * (before - once_only.d), once_only.weight
+            g, lam = 2 * (before - once_only.d), jnp.minimum(once_only.weight, 1)
             D = jnp.asarray(self.bound, h.dtype)
             L = 4 * D
 

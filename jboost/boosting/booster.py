@@ -152,7 +152,8 @@ class Boosted(Learner):
     def _spend(self, state: BoostedState, sample: Sample) -> Spending:
         """Return the estimates, λ, and what the mode makes of λ, before anything is learned."""
         y = self.estimates(state, sample.raw)
-        lam, emphasis = self.emphasis.weigh(state.emphasis, y, sample.d, sample.weight)
+        weight = jnp.minimum(sample.weight, 1)  # a heavy sample must not outweigh δ's whole past
+        lam, emphasis = self.emphasis.weigh(state.emphasis, y, sample.d, weight)
         uniform, now = None, (state.t, state.wraps)
         if self.mode.needs_key:
             uniform = draws.uniform(required_key(sample.key), now, y.shape[0], y.dtype)

@@ -1,7 +1,8 @@
 """Combiners with regret bounds: convex mixes of the m predictions, started at their mean.
 
 The experts predict y and their mix ŷ = Σ p_k y_k, where p ≥ 0, Σ p = 1 and at first p = 1/m. The
-loss of a sample is λ (ŷ − d)², and r = λ 2 (ŷ − d)(ŷ − y) is the regret of the linearised loss,
+loss of a sample is λ (ŷ − d)², λ ≤ 1 (a larger weight counts as 1: its loss would set the unit of
+all later ones), and r = λ 2 (ŷ − d)(ŷ − y) is the regret of the linearised loss,
 which is at least the true regret. Every sum over the past fades by γ a step (`forgetting`).
 
 *Regret* is the loss of the mix minus the loss of a choice that is fixed in hindsight: an expert, or
@@ -55,9 +56,11 @@ class Aggregation(Learner):
         return _mixed(p, known(x, p.dtype))
 
     def learn(self, state: State, sample: Sample) -> State:
+        lam = jnp.minimum(sample.weight, 1)
+
         def once(state: State) -> State:
-            new = self.after(state, sample.x, sample.d, sample.weight)
-            return jax.tree.map(partial(jnp.where, sample.weight > 0), new, state)
+            new = self.after(state, sample.x, sample.d, lam)
+            return jax.tree.map(partial(jnp.where, lam > 0), new, state)
 
         return sample.repeat(once, state, guard=False)
 

@@ -16,6 +16,10 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 
+# A sample counts at most as so many ordinary ones, whose weight is 1: enough for ordinary uses of
+# weights, and little enough that a learner recovers from a wrong one.
+LARGEST_WEIGHT = 1e3
+
 A_LEARNER = "a learner such as SGD(step_size=0.1)"  # the advice where a learner is wanted
 # A rule takes an argument's name and value. It returns the value to work with, or raises.
 Rule = Callable[[str, Any], Any]
@@ -126,13 +130,16 @@ def or_none(rule: Rule) -> Rule:
     return lambda name, value: None if value is None else rule(name, value)
 
 
-def spending(weight: Any, repeats: Any) -> None:
-    """Check how a booster lets a learner spend a sample: weight >= 0 and a whole repeats >= 0."""
-    number("weight", weight, at_least=0)
+def spending(weight: Any, repeats: Any) -> Any:
+    """Check that repeats is whole and >= 0, and weight >= 0; return the weight, clipped."""
+    weight = number("weight", weight, at_least=0)
+    if isinstance(weight, float):  # one beyond float32 would become infinite
+        weight = min(weight, LARGEST_WEIGHT)
     if not is_traced(repeats):
         array = np.asarray(repeats)
         if array.dtype.kind not in "biu" or (array < 0).any():
             raise ValueError(f"repeats must be a whole number >= 0; got {repeats!r}")
+    return weight
 
 
 def key(name: str, value: Any) -> Array:

@@ -108,9 +108,9 @@ class Learner(abc.ABC):
 
         A target that is not a usable number (NaN marks "no answer") leaves the state as it was, and
         so does an x with unusable entries, unless the learner takes missing ones. The key is that
-        of the whole run.
+        of the whole run. A weight above 1,000 counts as 1,000.
         """
-        checks.spending(weight, repeats)
+        weight = checks.spending(weight, repeats)
         return self.learn(state, self.sample(state, x, d, weight=weight, repeats=repeats, key=key))
 
     def info(self, state: State, sample: Sample) -> dict[str, Any]:

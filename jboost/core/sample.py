@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
+from jboost.core.checks import LARGEST_WEIGHT
 from jboost.core.numerics import known, usable
 from jboost.core.pytree import Key, static
 
@@ -28,7 +29,7 @@ class Sample:
     raw: Array  # the input as it came, (r,)
     d: Array  # the target; 0 where the sample is not good
     good: Array  # whether it can be learned from; if not, `learn` returns the state as it was
-    weight: Array  # the importance λ ≥ 0; 0 where the sample is not good
+    weight: Array  # the importance, 0 ≤ λ ≤ 1,000; 0 where the sample is not good
     repeats: ArrayLike = 1  # how often it is to be learned: the Python number 1, or an array
     key: Key = None  # of the whole run; a learner that draws folds its step count into it
     most_repeats: int | None = static(default=None)  # the largest `repeats`; None if not known
@@ -39,10 +40,10 @@ class Sample:
         cls, x: ArrayLike, d: ArrayLike, dtype: DTypeLike, takes_missing: bool = False,
         weight: ArrayLike = 1.0, repeats: ArrayLike = 1, key: Key = None,
     ) -> Sample:  # fmt: skip
-        """Make the sample of an input and its target, which may both be unusable."""
+        """Make the sample of an input, its target and its weight, which may all be unusable."""
         d, good = jnp.asarray(d, dtype), jnp.ones((), bool)
-        bare = cls(jnp.asarray(x, dtype), d, good, jnp.asarray(weight, dtype), repeats, key)
-        return bare.with_target(d).with_input(bare.raw, takes_missing)
+        bare = cls(jnp.asarray(x, dtype), d, good, jnp.ones((), dtype), repeats, key)
+        return bare.weighted(weight).with_target(d).with_input(bare.raw, takes_missing)
 
     @property
     def x(self) -> Array:
@@ -64,6 +65,16 @@ class Sample:
     def with_target(self, d: Array) -> Sample:
         """Return the sample with another target; it is not good where that is unusable."""
         return self.replace(d=d).only_if(usable(d))
+
+    def weighted(self, factor: ArrayLike) -> Sample:
+        """Return the sample with its weight multiplied by a factor, up to ``LARGEST_WEIGHT``.
+
+        It is not good where the factor is no weight: negative, NaN or infinite.
+        """
+        factor = jnp.asarray(factor, self.weight.dtype)
+        valid = (factor >= 0) & (factor < jnp.inf)
+        weight = self.weight * jnp.where(valid, factor, 0)
+        return self.replace(weight=jnp.minimum(weight, LARGEST_WEIGHT)).only_if(valid)
 
     def only_if(self, condition: Array) -> Sample:
         """Return the sample, no longer good where the condition does not hold."""

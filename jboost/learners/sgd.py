@@ -10,6 +10,10 @@ from jboost.core import DType, Key, Learner, Number, Sample, checks, model, stat
 from jboost.core.numerics import dtype_of, geometric, known
 from jboost.core.products import dot
 
+# A step that would make a coefficient larger is not taken: so estimates of inputs up to 1e15 stay
+# below float32's 3e38 for thousands of features.
+LARGEST_COEFFICIENT = 1e20
+
 
 class LinearState(NamedTuple):
     """The state of a linear model."""
@@ -64,9 +68,7 @@ class SGD(Linear):
     def learn(self, state: LinearState, sample: Sample) -> LinearState:
         s = dot(sample.x, sample.x)
         mu = jnp.asarray(self.step_size, s.dtype) * sample.weight
-        if self.guard:
-            mu = jnp.where(mu * s <= 2, mu, 1 / jnp.maximum(s, jnp.finfo(s.dtype).tiny))
-        return self._stepped(state, sample, mu, s)
+        return self._stepped(state, sample, _guarded(mu, s) if self.guard else mu, s)
 
 
 @model
@@ -76,8 +78,9 @@ class NLMS(Linear):
         w ← w + μ λ (d − wᵀx) x / (ε + ‖x‖²),    repeated n times
 
     As a combiner of the learners' predictions it is the paper's normalised SGD for z, under the
-    name ``NSGD``. Stability: 0 < μ < 2; μ = 1 with ε = 0 fits the newest sample exactly. An ε near
-    1 % of the power of the targets keeps inputs near zero from moving the coefficients far.
+    name ``NSGD``. Stability: 0 < μ < 2; μ = 1 with ε = 0 fits the newest sample exactly, and so
+    does a weight that would make the step longer than 2. An ε near 1 % of the power of the targets
+    keeps inputs near zero from moving the coefficients far.
 
     Args:
       step_size: 0 < μ < 2; a scalar, or (m,) inside a booster of m learners.
@@ -101,4 +104,11 @@ class NLMS(Linear):
         power = jnp.asarray(self.epsilon, s.dtype) + s
         excited = power > 0
         mu = jnp.asarray(self.step_size, s.dtype) * jnp.where(excited, sample.weight, 0)
-        return self._stepped(state, sample, mu / jnp.where(excited, power, 1), s)
+        mu = _guarded(mu / jnp.where(excited, power, 1), s)
+        w = self._stepped(state, sample, mu, s).w
+        return LinearState(jnp.where(jnp.abs(w) < LARGEST_COEFFICIENT, w, state.w))
+
+
+def _guarded(mu: Array, s: Array) -> Array:
+    """Return the step μ, or the one that sets the error to zero where μ‖x‖² > 2; s = ‖x‖²."""
+    return jnp.where(mu * s <= 2, mu, 1 / jnp.maximum(s, jnp.finfo(s.dtype).tiny))

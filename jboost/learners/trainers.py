@@ -22,6 +22,8 @@ from jboost.learners.newton import Newton, NewtonState
 if TYPE_CHECKING:  # importing jboost takes longer with optax than without
     import optax
 
+MOST_STEPS = 10.0  # a heavy sample takes at most so many steps of an optimiser at once
+
 
 class GradientState(NamedTuple):
     """The state of a network that an optimiser trains."""
@@ -37,8 +39,10 @@ class Gradient(Learner):
         θ ← θ + λ · step of the optimiser for the gradient −(d − f(x)) ∂f/∂θ
 
     λ scales the step and not the loss, because an optimiser such as Adam divides by the size of
-    past gradients. With ``optax.sgd(μ)`` and a linear f this is ``SGD(μ, guard=False)``. Stability:
-    that of the optimiser. A sample is not learned if a parameter would no longer be finite.
+    past gradients. With ``optax.sgd(μ)`` and a linear f this is ``SGD(μ, guard=False)``. A λ > 1
+    lengthens the step at most tenfold, and not beyond the point at which the tangent of f at x has
+    no error left. Stability: that of the optimiser. A sample is not learned if a parameter would no
+    longer be finite.
 
     A new optimiser or a new function compiles a new program, so make each of them once. A
     checkpoint cannot hold functions: :func:`jboost.save` needs ``supply_model=True``.
@@ -103,7 +107,9 @@ class Gradient(Learner):
             gradient = jax.tree.map(lambda leaf: (y - d) * leaf, slope)
             with jax.numpy_dtype_promotion("standard"):  # optax relies on it
                 step, optimizer = take_step(gradient, state.optimizer, state.params)
-            params = jax.tree.map(lambda p, s: p + lam.astype(p.dtype) * s, state.params, step)
+            along = jax.tree.map(lambda s, leaf: jnp.sum(s * leaf), step, slope)
+            length = _length(lam, d - y, sum(jax.tree.leaves(along)))
+            params = jax.tree.map(lambda p, s: p + length.astype(p.dtype) * s, state.params, step)
             finite = [jnp.all(usable(leaf)) for leaf in jax.tree.leaves((slope, params))]
             finite += [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(optimizer)]
             learned = (lam > 0) & jnp.all(jnp.stack(finite))
@@ -111,6 +117,14 @@ class Gradient(Learner):
             return jax.tree.map(lambda new, old: jnp.where(learned, new, old), after, state)
 
         return sample.repeat(once, state, guard=False)
+
+
+def _length(lam: Array, e: Array, change: ArrayLike) -> Array:
+    """Return how many steps a weight λ stands for; one step changes f(x) by about ``change``."""
+    change = jnp.asarray(change, e.dtype)
+    moves = change != 0
+    to_no_error = jnp.where(moves, e / jnp.where(moves, change, 1), 1)
+    return jnp.minimum(lam, jnp.clip(to_no_error, 1, MOST_STEPS))
 
 
 class GaussNewtonState(NamedTuple):

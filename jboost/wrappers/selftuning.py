@@ -164,7 +164,7 @@ class SelfTuning(Wrapper):
         directions, slopes = jnp.eye(phi.size, dtype=dtype), jax.tree.leaves(state.slopes)
         (y, _), (h, slopes), after = along_all(directions, slopes)
 
-        good, lam = sample.good, sample.weight
+        good, lam = sample.good, jnp.minimum(sample.weight, 1)  # no sample decides a setting
         e = jnp.where(good, sample.d - y.astype(dtype), 0)
         beta = jnp.asarray(self.tuner.forgetting, dtype)
         power, mass = beta * state.power + lam * e * e, beta * state.mass + lam

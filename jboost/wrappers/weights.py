@@ -11,10 +11,12 @@ from jax.typing import ArrayLike
 from jboost.core import DType, Key, Learner, Number, Sample, State, Wrapper, checks, model, static
 from jboost.core.draws import uniform
 from jboost.core.learner import instance, required_key
-from jboost.core.numerics import dtype_of, known, real, usable
+from jboost.core.numerics import LARGEST, dtype_of, known, real, usable
 from jboost.wrappers.intervals import check_leverage
+from jboost.wrappers.robust import Median
 
 MEMORY = 100  # samples over which the mean uncertainty is taken
+LARGEST_DOUBT = 10.0  # an uncertainty counts as at most so many times the usual one
 
 
 @model
@@ -22,7 +24,8 @@ class WeightColumn(Wrapper):
     """A learner whose samples bring their weight along, in a column of x that it does not see.
 
     The weight multiplies the ``weight`` of an update. A sample whose weight is 0, negative or not
-    usable is left out. The state is the learner's, so a run may go on with the learner alone.
+    usable is left out; a weight above 1,000 counts as 1,000. The state is the learner's, so a run
+    may go on with the learner alone.
 
     Args:
       learner: any learner, of the other columns.
@@ -51,9 +54,8 @@ class WeightColumn(Wrapper):
 
     def learn(self, state: State, sample: Sample) -> State:
         x, weight = self._split(sample.raw)
-        weighted = sample.with_input(x, self.takes_missing).only_if(usable(weight) & (weight > 0))
-        weight = weighted.weight * known(weight, weight.dtype)
-        return self.learner.learn(state, weighted.replace(weight=weight))
+        weighted = sample.with_input(x, self.takes_missing).weighted(weight)
+        return self.learner.learn(state, weighted.only_if(usable(weight) & (weight > 0)))
 
     def info(self, state: State, sample: Sample) -> dict[str, Any]:
         x, _ = self._split(sample.raw)
@@ -82,6 +84,7 @@ class BudgetState(NamedTuple):
     wraps: Array  # how often t has wrapped
     used: Array  # the number of answers asked for; it wraps at 2³²
     doubt: Array  # ū, the mean of recent uncertainties
+    usual: Median  # of all uncertainties
     learner: State
 
 
@@ -91,11 +94,12 @@ class Budget(Wrapper):
 
         ask with probability min(1, ρ u/ū),    ρ the rate, u = uncertainty(state, x)
 
-    where ū is the mean of u over about the last hundred samples. ``uncertainty`` is a function ≥ 0
-    of the learner's state and x, or "leverage" (of a Newton learner, also in a pipeline or a
-    wrapper). Without it every sample has the probability ρ. Where u varies so much that min(1, ·)
-    cuts often, less than a part ρ is asked for. A draw is a function of the key and of the sample's
-    number, so a run cut anywhere and resumed is the same run.
+    where ū is the mean of u over about the last hundred samples, and u counts as at most ten times
+    its running median, so that a wild sample does not silence the next ones. ``uncertainty`` is a
+    function ≥ 0 of the learner's state and x, or "leverage" (of a Newton learner, also in a
+    pipeline or a wrapper). Without it every sample has the probability ρ. Where u varies so much
+    that min(1, ·) cuts often, less than a part ρ is asked for. A draw is a function of the key and
+    of the sample's number, so a run cut anywhere and resumed is the same run.
 
     In a run over recorded data, answers that were not asked for are not looked at. Live,
     ``wants(state, x, key)`` says whether to get the answer. Where it says no, call ``update`` all
@@ -136,7 +140,7 @@ class Budget(Wrapper):
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> BudgetState:
         dtype, zero = dtype_of(dtype), jnp.zeros((), jnp.uint32)
         learner = self.learner.init(num_features, dtype, key=key)
-        return BudgetState(zero, zero, zero, jnp.zeros((), dtype), learner)
+        return BudgetState(zero, zero, zero, jnp.zeros((), dtype), Median.zeros(dtype), learner)
 
     def wants(self, state: BudgetState, x: ArrayLike, key: Key) -> Array:
         """Return whether the answer to x is asked for."""
@@ -146,11 +150,13 @@ class Budget(Wrapper):
         asked, u = self._draw(state, sample.raw, sample.key)
         # A learner is far more uncertain at its start than later: those u must fade quickly.
         gain = jnp.maximum(4 / (state.t.astype(u.dtype) + 4), 1 / MEMORY)
+        doubt = _tamed(state, state.doubt)
         after = state._replace(
             t=state.t + 1,
             wraps=state.wraps + (state.t + 1 == 0).astype(jnp.uint32),
             used=state.used + asked.astype(jnp.uint32),
-            doubt=state.doubt + gain * (u - state.doubt),
+            doubt=doubt + gain * (_tamed(state, u) - doubt),
+            usual=state.usual.after(u),
         )
         learner = self.learner.learn(state.learner, sample.only_if(asked))
         return sample.keep(after, state)._replace(learner=learner)
@@ -166,8 +172,18 @@ class Budget(Wrapper):
         leverage, uncertainty = self.learner.leverage, self.uncertainty
         uncertainty = leverage if isinstance(uncertainty, str) else uncertainty
         if uncertainty is not None:
+            doubt = _tamed(state, state.doubt)
             u = jnp.asarray(uncertainty(state.learner, known(x, dtype)), dtype)
-            usual = (state.doubt > 0) & (u >= 0)
-            chance = jnp.where(usual, chance * u / jnp.where(usual, state.doubt, 1), chance)
+            u = jnp.minimum(jnp.where(u >= 0, u, doubt), LARGEST**2)
+            positive = doubt > 0
+            chance = jnp.where(
+                positive, chance * _tamed(state, u) / jnp.where(positive, doubt, 1), chance
+            )
         key = jax.random.fold_in(required_key(key), 1)  # the learner draws with the key itself
         return uniform(key, (state.t, state.wraps), 1, dtype)[0] < chance, u
+
+
+def _tamed(state: BudgetState, u: Array) -> Array:
+    """Return an uncertainty, at most ``LARGEST_DOUBT`` times the usual one."""
+    most = jnp.where(state.usual.s > 0, LARGEST_DOUBT * state.usual.s, jnp.inf)
+    return jnp.minimum(u, most)

@@ -200,9 +200,9 @@ def test_nothing_is_left_of_what_is_forgotten(rule):
 
 def test_the_range_grows_when_a_loss_is_beyond_it():
     """Losses of 4, of 8 = S and of 9."""
-    state, y = EWA().init(2), jnp.array([0.0, 2.0])
-    for weight, expected in ((1.0, 8.0), (2.0, 8.0), (2.25, 18.0)):
-        state = EWA().update(state, y, 0.0, weight=weight)
+    state = EWA().init(2)
+    for y, weight, expected in ((2.0, 1.0, 8.0), (4.0, 0.5, 8.0), (3.0, 1.0, 18.0)):
+        state = EWA().update(state, jnp.array([0.0, y]), 0.0, weight=weight)
         assert float(state.S) == expected
 
 

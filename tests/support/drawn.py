@@ -21,6 +21,7 @@ steps = st.sampled_from([0.01, 0.1, 0.5])
 linear = st.one_of(
     st.builds(jb.SGD, steps),
     st.builds(jb.NLMS, steps),
+    st.just(jb.NLMS(1.0, 0.0)),
     st.builds(
         jb.Newton,
         decays,
@@ -106,8 +107,13 @@ def nested(leaf):
 
 HOSTILE = (np.nan, np.inf, -np.inf, 1e30, -3e38, 1e15, 9e14, -9e14, 1e7, 1e-30, 1e-42, -0.0, 0.0)
 
+WEIGHTS = (np.nan, np.inf, -1.0, 1e30, 9e14, 1e8, 1e3, 1e-30, 0.0)
+
 faults = st.tuples(st.integers(0, 2 * T - 1), st.integers(0, R), st.sampled_from(HOSTILE))
 streams = st.tuples(st.integers(0, 1000), st.lists(faults, max_size=12))
+hostile_weights = st.lists(
+    st.tuples(st.integers(0, 2 * T - 1), st.sampled_from(WEIGHTS)), min_size=1, max_size=12
+)
 
 
 def samples(stream, dtype):
@@ -121,6 +127,14 @@ def samples(stream, dtype):
         else:
             xs[row, column] = value
     return xs.astype(dtype), ds.astype(dtype)
+
+
+def with_weights(xs, hostile):
+    """Return the inputs with a last column of weights: 1 but for hostile ones."""
+    weights = np.ones(len(xs), xs.dtype)
+    for row, value in hostile:
+        weights[row] = value
+    return np.column_stack([xs, weights])
 
 
 def unusable(values):

@@ -178,6 +178,30 @@ def test_doubtful_samples_are_asked_for_more():
     assert 0.02 < int(state.used) / 6000 < 0.07
 
 
+@pytest.mark.parametrize("row", [0, 1, 500])
+@pytest.mark.parametrize("size", [9e14, 1e7, 1e-15])
+def test_one_wild_input_does_not_silence_a_budget(row, size):
+    xs, ds = (np.array(a) for a in stationary(4000))
+    model = Budget(jb.Newton(forgetting=0.99), rate=0.1, uncertainty="leverage")
+    usual, _ = jb.run(model, xs, ds, KEY)
+    xs[row] = size
+    state, _ = jb.run(model, xs, ds, KEY)
+    chex.assert_tree_all_finite(state)
+    assert 0.7 < int(state.used) / int(usual.used) < 1.5
+
+
+@pytest.mark.parametrize("doubt", [np.nan, np.inf, -1.0, 0.0])
+def test_a_doubt_that_is_none_leaves_the_rate(doubt):
+    xs, ds = stationary(2000)
+
+    def uncertainty(state, x):
+        return jnp.where(x[0] > 0, jnp.float32(doubt), 1.0)
+
+    state, _ = jb.run(Budget(jb.SGD(0.1), 0.1, uncertainty), xs, ds, KEY)
+    chex.assert_tree_all_finite(state)
+    assert 0.02 < int(state.used) / 2000 < 0.2
+
+
 def test_live_use_of_a_budget():
     xs, ds = stationary(40)
     model = Budget(jb.SGD(0.1), rate=0.3)
