@@ -181,10 +181,11 @@ def test_errors_whose_squares_overflow_do_not_end_a_booster(dependence):
         jb.pipeline(jb.Select(2), jb.boost(jb.Newton(0.9), 2, target_mse=0.1)),
         jb.pipeline(jb.Select(2), jb.Polynomial(), jb.SGD(0.1)),
         jb.WeightColumn(jb.WeightColumn(jb.pipeline(jb.Scale(), jb.GaussNewton(NETWORK)))),
+        jb.WeightColumn(jb.WeightColumn(jb.WeightColumn(jb.Newton()))),
     ],
-    ids=["Select", "Select, Polynomial", "two weights"],
+    ids=["Select", "Select, Polynomial", "two weights", "three weights"],
 )
-@pytest.mark.parametrize("r", [3, 20])
+@pytest.mark.parametrize("r", [4, 20])
 def test_the_width_of_a_state_is_found_where_narrow_ones_are_different(model, r, tmp_path):
     state = model.init(r, jnp.float32, key=KEY)
     jb.save(tmp_path / "saved.npz", model, state, KEY)

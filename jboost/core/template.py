@@ -98,17 +98,21 @@ def _search_width(model: Learner, state: State, dtype: str, key: Key) -> int:
     round to 0; it is then taken to be 1.
     """
 
-    def excess(n: int) -> int:
+    def expected_at(n: int) -> State | None:
         try:
-            expected = template(model, n, dtype, key)
-        except Exception:  # the model needs more columns than n
-            expected = ()
+            return template(model, n, dtype, key)
+        except Exception:
+            return None  # the model needs more columns than n
+
+    def excess(n: int) -> int:
+        expected = expected_at(n)
         alike = jax.tree.structure(expected) == jax.tree.structure(state)
         axes = len(_batch(expected, state)) if alike else 0
         length = sum(sum(jnp.shape(leaf)[axes:]) for leaf in jax.tree.leaves(state))
         return sum(sum(leaf.shape) for leaf in jax.tree.leaves(expected)) - length
 
-    last, n = 1, 2
+    last = next((2**i for i in range(12) if expected_at(2**i) is not None), 1)
+    n = last + 1
     before, now = excess(last), excess(n)
     for _ in range(20):
         if before == 0:

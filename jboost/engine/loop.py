@@ -4,12 +4,22 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jboost.core import Key, Learner, State
 from jboost.core.step import Observe, Trace, over_time
 from jboost.engine import layout as layouts
-from jboost.engine.kernel import USUAL_LEVEL, key_of, key_words, one_kernel, outermost, programs
+from jboost.engine import pieces
+from jboost.engine.kernel import (
+    USUAL_LEVEL,
+    key_of,
+    key_words,
+    one_kernel,
+    outermost,
+    programs,
+)
 from jboost.engine.layout import Layout
 from jboost.engine.plan import (
     Plan,
@@ -31,43 +41,79 @@ def last() -> Plan | None:
 
 
 def fold(
-    model: Learner, state: State, xs: Array, ds: Array, key: Key, observe: Observe | None = None, *,
-    traced: bool | None = None, donate: bool = False,
-) -> tuple[State, Trace]:  # fmt: skip
+    model: Learner,
+    state: State,
+    xs: Array,
+    ds: Array,
+    key: Key,
+    observe: Observe | None = None,
+    *,
+    traced: bool | None = None,
+) -> tuple[State, Trace]:
     """Return ``over_time(model, state, xs, ds, key, observe)``, compiled in the form that suits it.
 
-    ``traced`` says whether a transformation runs, where that is known. With ``donate`` a state too
-    large for a kernel is changed in place: the caller's is gone.
+    ``traced`` says whether a transformation runs, where that is known. One program serves streams
+    of every length.
     """
-    global _last
     if traced is None:
         traced = inside_a_transformation(model, state, xs, ds, key)
     if traced:
         return _inside(model, state, xs, ds, key, observe)
+    state, traces = begin(model, state, xs, ds, key, observe)
+    return state, pieces.put(pieces.joined(traces), xs)
+
+
+def begin(
+    model: Learner,
+    state: State,
+    xs: Array | np.ndarray,
+    ds: Array | np.ndarray,
+    key: Key,
+    observe: Observe | None = None,
+) -> tuple[State, list[pieces.PieceTrace]]:
+    """Begin the run of :func:`fold` on concrete arrays, and do not wait for its numbers.
+
+    Returns the state after it, and the traces that :func:`jboost.engine.pieces.joined` joins.
+    """
+    global _last
     plan = _last = plan_for(model, state, xs, ds, key, observe)
     log.debug("%s form: %s", "kernel" if plan.kernel else "plain", plan.reason)
-    program = _in_place if donate and not plan.kernel else _programs[plan.level]
-    return program(plan.kernel, plan.layout, model, state, xs, ds, *key_words(key), observe)[0]
+    if not plan.kernel:  # a large state is changed in place, but not the caller's
+        state = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), state)
+    words, traces = key_words(key), []
+    for x, d, chunks, n in pieces.cut(xs, ds, plan.rows):
+        operands = (plan.kernel, plan.layout, model, state, x, d, chunks, *words, observe)
+        (state, trace), _ = _programs[plan.level](*operands)
+        traces.append(pieces.PieceTrace(trace, n))
+    return state, traces
 
 
 def plan_for(
-    model: Learner, state: State, xs: Array, ds: Array, key: Key, observe: Observe | None = None
+    model: Learner,
+    state: State,
+    xs: Array | np.ndarray,
+    ds: Array | np.ndarray,
+    key: Key,
+    observe: Observe | None = None,
 ) -> Plan:
-    """Return the plan of a run, looking once at each structure of model and state."""
+    """Return the plan of a run, looking once at each structure of model, state and rows."""
 
     def make() -> Plan:
-        refusal = objection(bytes_of(state), {device.platform for device in xs.devices()})
+        rows = pieces.length(model, state, xs, ds, key, observe)
+        refusal = objection(bytes_of(state), pieces.platforms(xs))
         if refusal is None:
             layout = layouts.choose(model, state, kernel=True)
-            operands = (model, state, xs, ds, *key_words(key), observe)
-            plan = look_at(_programs[USUAL_LEVEL].trace(True, layout, *operands), state, layout)
+            piece = (jax.ShapeDtypeStruct((rows, *a.shape[1:]), xs.dtype) for a in (xs, ds))
+            operands = (model, state, *piece, np.int32(0), *key_words(key), observe)
+            program = _programs[USUAL_LEVEL].trace(True, layout, *operands)
+            plan = look_at(program, state, layout)
             if plan.kernel:
-                return plan
+                return plan._replace(rows=rows)
             refusal = plan.reason
-        return Plan(False, refusal, layouts.choose(model, state, kernel=False))
+        return Plan(False, refusal, layouts.choose(model, state, kernel=False), rows=rows)
 
-    generator = key_words(key)[1]
-    return _plans.get(observe, (model, state), (xs.dtype, generator), make)
+    others = xs.dtype, xs.shape[1:], ds.shape[1:], key_words(key)[1]
+    return _plans.get(observe, (model, state), others, make)
 
 
 def watched(observe: Observe | None, layout: Layout) -> Observe | None:
@@ -78,26 +124,35 @@ def watched(observe: Observe | None, layout: Layout) -> Observe | None:
 
 
 def _fold(
-    kernel: bool, layout: Layout, model: Learner, state: State, xs: Array, ds: Array,
-    words: Array | None, generator: str | None, observe: Observe | None,
-) -> tuple[tuple[State, Trace], Array | None]:  # fmt: skip
-    def loop(model: Learner, state: State, xs: Array, ds: Array, words: Array | None) -> Any:
+    kernel: bool,
+    layout: Layout,
+    model: Learner,
+    state: State,
+    xs: Array,
+    ds: Array,
+    chunks: Array,
+    words: Array | None,
+    generator: str | None,
+    observe: Observe | None,
+) -> tuple[tuple[State, Trace], Array | None]:
+    def loop(model: Learner, state: State, words: Array | None, *rows: Array) -> Any:
         key = key_of(words, generator)
-        return over_time(model, state, xs, ds, key, watched(observe, layout))
+        return pieces.over_chunks(model, state, *rows, key, watched(observe, layout))
 
     # Outside of the kernel: inside, XLA would choose a layout that undoes the rearrangement.
     model, state = layouts.lay_out(layout, model, state)
     if kernel:
-        (state, trace), corners = one_kernel(loop, model, state, xs, ds, words)
+        (state, trace), corners = one_kernel(loop, model, state, words, xs, ds, chunks)
     else:
-        (state, trace), corners = loop(model, state, xs, ds, words), None
+        (state, trace), corners = loop(model, state, words, xs, ds, chunks), None
     return (layouts.put_back(layout, state), trace), corners
 
 
 _STATIC: dict[str, Any] = {"static_argnames": ("kernel", "layout", "generator", "observe")}
 _inside = jax.jit(over_time, static_argnames="observe")
-_programs = programs(_fold, **_STATIC)
-_in_place = outermost(_fold, donate_argnames="state", **_STATIC)
+_programs = programs(_fold, **_STATIC) | {
+    None: outermost(_fold, donate_argnames="state", **_STATIC)
+}
 
 
 def call(

@@ -46,6 +46,7 @@ class Plan(NamedTuple):
     layout: Layout = Layout()  # how model and state lie in memory meanwhile
     long: bool = False  # whether the program has more than LONG operations
     level: int | None = None  # the compiler's optimisation level, None for its own
+    rows: int = 0  # how many rows the program has room for; see `pieces`
 
 
 def use(form: str) -> None:

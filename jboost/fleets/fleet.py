@@ -23,8 +23,8 @@ from jboost.core.step import Trace
 from jboost.engine.kernel import key_words
 from jboost.engine.loop import plan_for
 from jboost.engine.packing import Packing
+from jboost.engine.pieces import samples_per_call
 from jboost.fleets import loops
-from jboost.running import blocks
 from jboost.running.run import checked_key, checked_stream
 from jboost.sweeps.devices import SPLIT, Device, sharding_of
 from jboost.sweeps.jobs import example_state
@@ -86,7 +86,7 @@ class Fleet:
         xs, ds = jax.device_put(samples, self._devices[0])
         plan = plan_for(model, state, xs, ds, self.key, None)
         loop = "rounds" if schedule == "rounds" else "kernel" if plan.kernel else "plain"
-        self._call_cost = blocks.samples_per_call(state)  # in samples
+        self._call_cost = samples_per_call(state)  # in samples
         self._spec = loops.FleetSpec(Packing.of(state), loop, self._devices, generator)
 
     def init(self) -> FleetState:
@@ -186,7 +186,7 @@ class Fleet:
         for now in range(int(turn.max()) + 1):
             device_of = np.where(turn == now, streams % devices, -1)
             taken = [np.flatnonzero(device_of == device) for device in range(devices)]
-            lengths = blocks.compiled_lengths(max(map(len, taken)), self._call_cost)
+            lengths = loops.compiled_lengths(max(map(len, taken)), self._call_cost)
             rows = np.full((devices, sum(lengths)), -1)
             for of_device, numbers in zip(rows, taken, strict=True):
                 of_device[: len(numbers)] = numbers

@@ -16,6 +16,7 @@ from jboost.engine.kernel import key_of, one_kernel, outermost
 from jboost.engine.packing import Packing
 from jboost.sweeps.devices import COPIED, SPLIT, Device, on_each
 
+LENGTHS = (16, 256, 4096, 65536)  # the loop is compiled for those that are met, and for no other
 Block = tuple[ArrayLike, ArrayLike, ArrayLike]  # streams, xs and ds, by device and row
 Rows = tuple[Array, Array, Array, Array | None]  # positions of states, xs, ds and the keys' data
 Results = tuple[Array, Trace]  # the packed states after the rows, and the trace of the rows
@@ -28,6 +29,25 @@ class FleetSpec(NamedTuple):
     loop: str  # "kernel" or "plain": row after row; "rounds": all rows of a call at once
     devices: tuple[Device, ...]  # the devices that share the streams
     generator: str | None  # the name of the key's generator; None for models that do not draw
+
+
+def compiled_lengths(n: int, call_cost: int) -> list[int]:
+    """Cut n rows into lengths that the loop is compiled for; only the last may need padding.
+
+    The cut weighs calls against padding: a call takes as long as ``call_cost`` samples.
+
+    >>> compiled_lengths(300, 6), compiled_lengths(300, 1000), compiled_lengths(3000, 1000)
+    ([256, 16, 16, 16], [256, 256], [4096])
+    """
+    longer = [length for length in LENGTHS if length >= n]
+    shorter = [length for length in LENGTHS if length <= n]
+    if not shorter:
+        return longer[:1]
+    count, rest = divmod(n, shorter[-1])
+    several = [shorter[-1]] * count + (compiled_lengths(rest, call_cost) if rest else [])
+    if longer and call_cost + longer[0] <= len(several) * call_cost + sum(several):
+        return longer[:1]
+    return several
 
 
 def _run(

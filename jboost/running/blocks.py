@@ -16,16 +16,13 @@ import numpy as np
 from jax.typing import DTypeLike
 from numpy.typing import ArrayLike
 
-from jboost.core import State
 from jboost.core.numerics import LARGEST
-from jboost.engine.plan import bytes_of
 from jboost.running.run import check_shapes, checked_stream
 
 Rows = jax.Array | np.ndarray
 Pair = tuple[ArrayLike, ArrayLike]
 StreamSource = Iterable[Pair] | Pair | Callable[[int], Iterable[Pair] | Pair]
-LENGTHS = (16, 256, 4096, 65536)  # of blocks: the loop is compiled for one when it first occurs
-LARGEST_BLOCK = 2**24  # bytes
+LARGEST_BLOCK, LONGEST_BLOCK = 2**24, 65536  # bytes, rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,39 +48,11 @@ class Block:
 
 
 class PreparedBlock(NamedTuple):
-    """A block that is checked, copied and long enough for the compiled loop."""
+    """A block that is checked and copied."""
 
     start: int  # how many rows of the stream came before the block
-    n: int  # how many rows the block has
-    xs: np.ndarray  # (at least n, r) inputs; zeros follow the first n rows
-    ds: np.ndarray  # (at least n,) targets, or (at least n, q); NaN follows the first n rows
-
-
-def compiled_lengths(n: int, call_cost: int) -> list[int]:
-    """Cut n rows into lengths that the loop is compiled for; only the last may need padding.
-
-    The cut weighs calls against padding: a call takes as long as ``call_cost`` samples.
-
-    >>> compiled_lengths(300, 6), compiled_lengths(300, 1000), compiled_lengths(3000, 1000)
-    ([256, 16, 16, 16], [256, 256], [4096])
-    """
-    longer = [length for length in LENGTHS if length >= n]
-    shorter = [length for length in LENGTHS if length <= n]
-    if not shorter:
-        return longer[:1]
-    count, rest = divmod(n, shorter[-1])
-    several = [shorter[-1]] * count + (compiled_lengths(rest, call_cost) if rest else [])
-    if longer and call_cost + longer[0] <= len(several) * call_cost + sum(several):
-        return longer[:1]
-    return several
-
-
-def samples_per_call(state: State) -> int:
-    """Return how many samples take as long as one more call of the loop.
-
-    Measured: a call takes 300 µs. A sample takes 0.15 µs and one pass over the state at 8 GB/s.
-    """
-    return int(300 / (0.15 + bytes_of(state) / 8000))
+    xs: np.ndarray  # (n, r) inputs
+    ds: np.ndarray  # (n,) targets, or (n, q)
 
 
 def prepare(
@@ -103,8 +72,7 @@ def prepare(
     if _is_pair(blocks):
         xs, ds = (np.asarray(array) if isinstance(array, jax.Array) else array for array in blocks)
         check_shapes(xs, ds, num_targets)
-        most = max(LARGEST_BLOCK // (4 * xs.shape[1]), 1)
-        n = rows or max((length for length in LENGTHS if length <= most), default=most)
+        n = rows or max(min(LARGEST_BLOCK // (4 * xs.shape[1]), LONGEST_BLOCK), 1)
         blocks = ((xs[i : i + n], ds[i : i + n]) for i in range(position - row, len(xs), n))
         row = min(position, row + len(xs))  # the row that the blocks begin at
     if not isinstance(blocks, Iterable):
@@ -175,14 +143,8 @@ def naming_the_block(start: int) -> Iterator[None]:
 
 
 def _copy(start: int, xs: Rows, ds: Rows, dtype: np.dtype) -> PreparedBlock:
-    n = len(xs)
-    longer = min((length for length in LENGTHS if length >= n), default=n + LENGTHS[-1])
-    inputs = np.zeros((longer, xs.shape[1]), dtype)  # pages that nobody writes to take no memory
-    targets = np.full((longer, *ds.shape[1:]), np.nan, dtype)
     with np.errstate(all="ignore"):  # beyond float32 is infinite, and so a sample to skip
-        inputs[:n] = xs
-        targets[:n] = ds
-    return PreparedBlock(start, n, inputs, targets)
+        return PreparedBlock(start, np.array(xs, dtype), np.array(ds, dtype))
 
 
 class Ahead:

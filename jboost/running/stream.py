@@ -1,8 +1,7 @@
 """Streams without end: a run that takes its data block by block, in constant memory.
 
 A thread prepares the next block (:mod:`.blocks`) while the block before is computed and the caller
-looks at the block before that. The loop is compiled for a few lengths only: a block is cut into
-these, and padded with samples without a target, which leave every state as it was.
+looks at the block before that. One program serves blocks of every length.
 """
 
 from __future__ import annotations
@@ -12,24 +11,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jboost.checkpoints import atomic
 from jboost.core import Key, Learner, State, checks
 from jboost.core.learner import instance
-from jboost.core.step import Observe, Trace
-from jboost.engine import fold
+from jboost.core.step import Observe
+from jboost.engine import pieces
+from jboost.engine.loop import begin
 from jboost.running.blocks import (
     Ahead,
     Block,
     PreparedBlock,
     StreamSource,
-    compiled_lengths,
     naming_the_block,
     prepare,
-    samples_per_call,
 )
 from jboost.running.run import bad_rows, check_state, checked_key, initial, targets_of
 from jboost.running.run_file import Reached, RunFile
@@ -40,7 +37,7 @@ class _Running(NamedTuple):
 
     block: PreparedBlock
     state: State  # after the block
-    traces: list[Trace]  # the results, one trace for each length that the block was cut into
+    traces: list[pieces.PieceTrace]
 
 
 def run_stream(
@@ -134,7 +131,6 @@ class StreamRun(Iterator[Block], contextlib.AbstractContextManager["StreamRun"])
     _strict: bool  # whether a row that cannot be learned ends the run
     _next: _Running | BaseException | None = None  # the next block, where it has begun
     _num_features: int | None = None
-    _call_cost: int = 0  # in samples
     _open: bool = True
 
     def __post_init__(self) -> None:
@@ -213,19 +209,9 @@ class StreamRun(Iterator[Block], contextlib.AbstractContextManager["StreamRun"])
         with naming_the_block(block.start):
             if self._num_features is None:
                 self._check_first(block.xs[:1])
-            state, traces, start = self._last_state, [], 0
-            for length in compiled_lengths(block.n, self._call_cost):
-                rows = slice(start, start + length)
-                # With their dtype: without it, NaN among them is an error under jax_debug_nans.
-                xs = jnp.asarray(block.xs[rows], block.xs.dtype)
-                ds = jnp.asarray(block.ds[rows], block.ds.dtype)
-                # A state between two blocks is the caller's. A state within may be overwritten.
-                run = (self.model, state, xs, ds, self.key, self._observe)
-                state, trace = fold(*run, donate=bool(traces))
-                traces.append(trace)
-                start += length
-            self._last_state = state
-            return _Running(block, state, traces)
+            run = (self.model, self._last_state, block.xs, block.ds, self.key, self._observe)
+            self._last_state, traces = begin(*run)
+            return _Running(block, self._last_state, traces)
 
     def _check_first(self, xs: np.ndarray) -> None:
         """Make the first state for inputs like these, or check the state to go on from."""
@@ -234,17 +220,17 @@ class StreamRun(Iterator[Block], contextlib.AbstractContextManager["StreamRun"])
             self._last_state = initial(self.model, self._num_features, xs.dtype.name, self.key)
         else:
             check_state(self.model, self._last_state, jnp.asarray(xs), self.key)
-        self._call_cost = samples_per_call(self._last_state)
 
     def _complete(self, running: _Running) -> Block:
         """Wait for a block and count it."""
-        (start, n, xs, ds), state, traces = running
+        (start, xs, ds), state, traces = running
+        n = len(xs)
         with naming_the_block(start):
-            trace = jax.tree.map(lambda *arrays: np.concatenate(arrays)[:n], *traces)
+            trace = pieces.joined(traces)
         skipped = trace.skipped.reshape(n, -1)  # a row may lack some of several targets
         if self._strict and skipped.any():
             raise bad_rows(xs, ds, skipped.any(axis=1), start)
-        block = Block(start, ds[:n].copy(), trace.prediction, trace.skipped, trace.observed)
+        block = Block(start, ds, trace.prediction, trace.skipped, trace.observed)
         before, errors = self._reached, block.squared_errors
         counts = before.skipped + int(skipped.all(axis=1).sum()), before.scored + len(errors)
         error = before.squared_error + float(errors.sum())

@@ -9,6 +9,7 @@ import pytest
 
 import jboost as jb
 from jboost.engine.packing import Packing
+from jboost.engine.pieces import samples_per_call
 from jboost.fleets import loops
 from jboost.fleets.fleet import Fleet
 
@@ -156,3 +157,22 @@ def test_other_bad_arguments_are_named():
         fleet.run(Fleet(jb.SGD(0.1), N + 1, R).init(), [0], np.ones((1, R)), np.ones(1))
     with pytest.raises(ValueError, match="states must be of 40 streams"):
         fleet.from_states(fleet.states(fleet.init(), [1, 2]))
+
+
+@pytest.mark.parametrize("call", [0, 40, 1000])
+def test_calls_hold_all_rows_and_waste_little(call):
+    for n in [*range(1, 600), 4095, 4097, 30_000, 65_535, 65_536, 65_537, 200_000]:
+        lengths = loops.compiled_lengths(n, call)
+        assert set(lengths) <= set(loops.LENGTHS)
+        assert sum(lengths[:-1]) < n <= sum(lengths)  # padding is in the last one only
+        if call == 0:
+            assert sum(lengths) - n < 16
+
+
+def test_large_states_are_padded_less():
+    model = jb.bnm_wu(20, target_mse=0.2, forgetting=0.99, ridge=0.1)
+    small, large = (samples_per_call(model.init(r)) for r in (3, 90))
+    assert (
+        loops.compiled_lengths(100, small) == [256]
+        and loops.compiled_lengths(100, large) == [16] * 7
+    )
