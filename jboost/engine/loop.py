@@ -135,8 +135,10 @@ def _fold(
     generator: str | None,
     observe: Observe | None,
 ) -> tuple[tuple[State, Trace], Array | None]:
-    def loop(model: Learner, state: State, words: Array | None, *rows: Array) -> Any:
-        key = key_of(words, generator)
+    def loop(
+        model: Learner, state: State, words: Array | None, xs: Array, ds: Array, chunks: Array
+    ) -> tuple[State, Trace]:
+        rows, key = (xs, ds, chunks), key_of(words, generator)
         return pieces.over_chunks(model, state, *rows, key, watched(observe, layout))
 
     # Outside of the kernel: inside, XLA would choose a layout that undoes the rearrangement.
