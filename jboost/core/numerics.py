@@ -15,7 +15,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
 from jboost.core.pytree import DType
-from jboost.core.rows import row, with_row
+from jboost.core.rows import row_of, with_row
 
 # Larger numbers than this count as damage. The square of 1e15 times a variance of 1e4 (the largest
 # cap of a Newton learner) and thousands of features still fits float32's 3e38.
@@ -119,7 +119,7 @@ class Ring(NamedTuple):
     def add(self, terms: Array, counts: Array) -> Ring:
         """Replace the oldest row, if the sample counts."""
         # Chosen by row, so that a step copies no window.
-        new = jnp.where(counts, terms, row(self.terms, self.row))
+        new = jnp.where(counts, terms, row_of(self.terms, self.row))
         rows = with_row(self.terms, self.row, new)
         return Ring(rows, jnp.where(counts, (self.row + 1) % self.terms.shape[0], self.row))
 

@@ -8,7 +8,7 @@ from jax import Array
 _Tree = TypeVar("_Tree")
 
 
-def row(tree: _Tree, i: Array | int) -> _Tree:
+def row_of(tree: _Tree, i: Array | int) -> _Tree:
     """Return row i of every array."""
     if isinstance(i, int):
         return jax.tree.map(lambda a: a[i], tree)

@@ -1,9 +1,9 @@
 """How a run over time is compiled. No model, state or checkpoint knows of it.
 
 `loop` has `fold`, through which every run goes: it takes a model, its state and rows. `plan`
-decides between one kernel and a plain scan, `layout` arranges model and state in memory, `kernel`
-tags and compiles, `trailing` and `packing` are tools of these. May import from `core` to
-`wrappers`: it lays models out in memory and must know their classes.
+decides between one kernel and a plain scan, `pieces` cuts rows into lengths that are compiled,
+`layout` arranges model and state in memory, `kernel` tags and compiles, `trailing` and `packing`
+are tools of these. May import from `core` to `wrappers`, whose classes it lays out in memory.
 """
 
 from jboost.engine.loop import fold, last

@@ -39,7 +39,7 @@ from jboost.boosting import copies
 from jboost.boosting.booster import Boosted, BoostedState, OfCopy
 from jboost.core import DType, Key, Learner, Sample, State, model, static
 from jboost.core.products import LARGEST_SUM, written_for
-from jboost.core.rows import row, with_row
+from jboost.core.rows import row_of, with_row
 from jboost.engine import trailing
 from jboost.learners.newton import CovarianceState, ForwardNewton, Newton, NewtonState, RootState
 
@@ -156,13 +156,13 @@ class _LaidOutBooster(Boosted):
         varied, copy_with = copies.apart(learner)
 
         def update(k: Array, states: State) -> State:
-            values, *others = row((varied, states, *rows[1:]), k)
+            values, *others = row_of((varied, states, *rows[1:]), k)
             return with_row(states, k, f(copy_with(values), *others))
 
         # A loop that changes the stacked states in place: what is not drawn is neither computed nor
         # copied. Under vmap the condition would become a choice between computed values.
         def visit(k: Array, states: State) -> State:
-            drawn = row(repeats, k).astype(bool)
+            drawn = row_of(repeats, k).astype(bool)
             return jax.lax.cond(drawn, lambda s: update(k, s), lambda s: s, states)
 
         return jax.lax.fori_loop(0, size, visit, states)

@@ -9,7 +9,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import Learner
-from jboost.core.rows import row, with_row
+from jboost.core.rows import row_of, with_row
 from jboost.core.step import Trace
 from jboost.core.step import step as one_step
 from jboost.engine.kernel import key_of, one_kernel, outermost
@@ -93,9 +93,9 @@ def _by_rows(spec: FleetSpec, model: Learner, rows: Rows, states: Array) -> Resu
         following, (position, x, d, words) = inputs
         packed, trace = _step(spec, model, packed, x, d, words)
         states = with_row(states, position, packed)
-        return (states, row(states, following)), trace
+        return (states, row_of(states, following)), trace
 
-    carry = (states, row(states, positions[0]))
+    carry = (states, row_of(states, positions[0]))
     (states, _), trace = jax.lax.scan(step, carry, (jnp.roll(positions, -1), rows))
     return states, trace
 

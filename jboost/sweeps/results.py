@@ -36,13 +36,9 @@ class Table(Mapping[str, np.ndarray]):
     """
 
     def __init__(
-        self,
-        points: list[dict[str, Any]],
-        repeats: tuple[int, int],
-        results: Mapping[str, np.ndarray],
-        done: np.ndarray | None = None,
-        seconds: float = 0.0,
-    ):
+        self, points: list[dict[str, Any]], repeats: tuple[int, int],
+        results: Mapping[str, np.ndarray], done: np.ndarray | None = None, seconds: float = 0.0,
+    ):  # fmt: skip
         keys, streams = self._repeats = repeats
         self.points, self.seconds = points, seconds
         rows = len(points) * keys * streams
@@ -124,14 +120,9 @@ class Table(Mapping[str, np.ndarray]):
         return {name: v if v.ndim == 1 else v.tolist() for name, v in self.items()}
 
     def plot(
-        self,
-        x: str | None = None,
-        y: str | None = None,
-        *,
-        value: str = "mse",
-        by: str | None = None,
-        ax: Axes | None = None,
-    ) -> Axes:
+        self, x: str | None = None, y: str | None = None, *,
+        value: str = "mse", by: str | None = None, ax: Axes | None = None,
+    ) -> Axes:  # fmt: skip
         """Draw a column's mean over keys and streams, all other settings at their best.
 
         The picture is a heat map if ``y`` is named, or if no setting is and two vary; else it has

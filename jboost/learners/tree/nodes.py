@@ -14,7 +14,7 @@ from jax import Array
 
 from jboost.core import Learner, State
 from jboost.core.numerics import known
-from jboost.core.rows import row
+from jboost.core.rows import row_of
 from jboost.learners.tree import shares, splits
 
 REACH = 3.0  # standard deviations of the parent's error; a child corrects by no more
@@ -75,8 +75,8 @@ def nodes_of(state: TreeState, x: Array) -> tuple[Array, Array]:
     node, exists = jnp.ones((), jnp.int32), jnp.ones((), bool)
     nodes, grown = [jnp.zeros((), jnp.int32), node], [exists, exists]
     for _ in range(depth):
-        exists = exists & (row(state.choice, node) >= 0)
-        node = 2 * node + row(right, node).astype(jnp.int32)
+        exists = exists & (row_of(state.choice, node) >= 0)
+        node = 2 * node + row_of(right, node).astype(jnp.int32)
         nodes.append(node)
         grown.append(exists)
     return jnp.stack(nodes), jnp.stack(grown)
