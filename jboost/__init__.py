@@ -6,6 +6,9 @@ Predict a number from a stream, one sample at a time, and learn from each answer
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from jboost import limits as limits  # first: it looks at what the system allows JAX
+
+# isort: split
 from jboost import baselines as baselines
 from jboost import engine as engine
 from jboost.automatic import auto

@@ -19,6 +19,11 @@ examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status; ``argv`` are the words after ``jboost``."""
+    _open_what_is_closed()
+    if sys.stdout is None:
+        advice = "results go there: redirect it to a file, or to /dev/null"
+        terminal.print_error(f"standard output is closed, and {advice}")
+        return terminal.FAILED
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal without λ shows a question mark instead
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
@@ -41,11 +46,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         _discard_output()
         return terminal.PIPE_CLOSED
+    except (MemoryError, RuntimeError) as error:
+        words = ("RESOURCE_EXHAUSTED", "can't start new thread")  # of JAX, and of Python
+        if not isinstance(error, MemoryError) and not any(word in str(error) for word in words):
+            raise
+        terminal.print_error(f"there is not enough memory: {str(error) or 'none is left'}")
+        return terminal.FAILED
     except OSError as error:  # of standard output: the subcommands explain all others
         name = error.filename or "standard output"
         terminal.print_error(f"{name} could not be written: {error.strerror or error}")
         _discard_output()
         return terminal.FAILED
+
+
+def _open_what_is_closed() -> None:
+    """Open standard streams that are closed: the next file would get the number of one of them."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115  (open until the process ends)
 
 
 def _discard_output() -> None:

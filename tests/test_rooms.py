@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "jboost"
 ORDER = (
-    *("core", "learners", "transforms", "combiners", "boosting", "baselines", "settings"),
+    *("limits", "core", "learners", "transforms", "combiners", "boosting", "baselines", "settings"),
     *("wrappers", "automatic", "catalogue", "engine", "checkpoints", "running", "plots", "paper"),
     *("sweeps", "fleets", "tuning", "files", "reports", "adapters", "commands", "cli", "__main__"),
 )

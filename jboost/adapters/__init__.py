@@ -10,8 +10,8 @@ def compute_in_calling_thread() -> None:
     """Make single calls faster: let JAX compute on the CPU in the thread that calls it.
 
     JAX hands most computations to another thread, and back again. Without that, river's
-    ``predict_one`` and ``learn_one`` of a sample of 12 features took together 28 µs instead of 67
-    with a Newton learner, and 41 instead of 84 with 20 boosted ones. No number depends on it.
+    ``predict_one`` and ``learn_one`` of a sample of 12 features took together 34 µs instead of 78
+    with a Newton learner, and 48 instead of 96 with 20 boosted ones. No number depends on it.
 
     The setting holds for the whole process. JAX reads it once, before its first computation: a
     later call has no effect.

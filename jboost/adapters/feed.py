@@ -9,10 +9,13 @@ and the learning before it cost one call, and one program does everything:
 The numbers are the same, to the last bit, whether samples come one by one or in batches.
 """
 
+from __future__ import annotations
+
 import functools
+import math
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +25,7 @@ from jax.interpreters.partial_eval import dce_jaxpr
 from numpy.typing import ArrayLike
 
 from jboost.adapters.growth import carry_over
+from jboost.adapters.numbers import as_weights
 from jboost.core import Key, Learner, State
 from jboost.core.learner import float_dtype
 from jboost.core.numerics import usable
@@ -48,8 +52,29 @@ MOST_PROGRAMS = 256  # programs that are remembered
 Program = Callable[..., Any]
 
 
+class Setup(NamedTuple):
+    """What stays the same from sample to sample."""
+
+    key: Key
+    model: Learner
+    num_features: int
+    dtype: np.dtype
+    largest: float  # of the dtype
+    packing: Packing  # how the model and its state are packed into words
+    key_words: Array | None  # None if learning draws nothing
+    programs: tuple[Program, Program]  # for the first samples, and for all others
+
+
+# How far a feed has come: the model and its state, packed into words; how many samples that state
+# has learned; and the samples that wait, x, d and weight in one array each. A NamedTuple is slower.
+_Progress = tuple[Array, int, tuple[np.ndarray, ...]]
+
+
 class Feed:
-    """A model with a state that changes: the base of the adapters.
+    """A model, its state, and the samples that wait to be learned: the base of the adapters.
+
+    A feed does not change: ``learn`` returns another one. So whatever is raised in the middle of a
+    call does no harm, and threads may share a feed.
 
     Args:
       model: any learner.
@@ -58,128 +83,159 @@ class Feed:
 
     >>> import jboost as jb
     >>> feed = Feed(jb.NLMS(step_size=1.0, epsilon=0.0), 2)
-    >>> feed.learn([1.0, 0.0], 3.0)
-    >>> feed.predict([2.0, 5.0]).tolist()
-    [6.0]
+    >>> after = feed.learn([1.0, 0.0], 3.0)
+    >>> after.predict([2.0, 5.0]).tolist(), feed.predict([2.0, 5.0]).tolist()
+    ([6.0], [0.0])
     """
 
     def __init__(self, model: Learner, num_features: int, key: Key = None):
         state = initial(model, num_features, jnp.result_type(float), key)
-        self._begin(key, model, num_features, state)
-
-    def _begin(
-        self, key: Key, model: Learner, num_features: int, state: State, learned: int = 0
-    ) -> None:
-        self._key, self.model, self.num_features, self._learned = key, model, num_features, learned
-        both = jax.tree.map(jnp.asarray, (model, state))
-        packing, dtype = Packing.of(both), jnp.dtype(float_dtype(both[1]))
-        xs, ds = jnp.zeros((2, num_features), dtype), jnp.zeros(2, dtype)
-        plan = plan_for(model, both[1], xs, ds, key)
-        self._key_words, generator = key_words(key)
-        if generator and not (model.needs_key or _draws(packing, generator, num_features, dtype)):
-            # Only ``init`` took the key: the program is the one for models without a key.
-            self._key_words = generator = None
-        # None is XLA's own level: the plan's is for the plan's layout, which is not taken here.
-        levels = (FIRST_LEVEL, LATER_LEVEL) if plan.long else (None, None)
-        self._programs = [_program(packing, generator, plan.kernel, level) for level in levels]
-        self._packing, self._words = packing, _packed(packing, both)
-        self._queue, self._waiting = np.zeros((QUEUE + 1, num_features + 2), dtype), 0
+        self.setup, self._progress = _begin(key, model, num_features, state)
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return (key_words(self._key), self.model, self.num_features, self.state, self._learned)
+        state, (key, model, num_features, *_) = self.state, self.setup
+        return (key_words(key), model, num_features, state, self._progress[1])
 
     def __setstate__(self, saved: tuple[Any, ...]) -> None:
-        self._begin(key_of(*saved[0]), *saved[1:])
+        self.setup, self._progress = _begin(key_of(*saved[0]), *saved[1:])
 
     @property
     def state(self) -> State:
         """The state of the model after all samples so far."""
         self._learn_queue()
-        return self._packing.unpack(self._words)[1]
+        return self.setup.packing.unpack(self._progress[0])[1]
 
-    def learn(self, x: ArrayLike, d: float, weight: float = 1.0) -> None:
-        """Learn one sample. A sample whose d is NaN or whose weight is zero changes nothing."""
-        if not weight >= 0:
-            raise ValueError(f"weight must be a number >= 0; got {weight!r}")
-        self._append(x, d, weight)
-        if self._waiting == QUEUE - 1:  # a prediction needs one more row
-            self._learn_queue()
+    def learn(self, x: ArrayLike, d: float, weight: float = 1.0) -> Feed:
+        """Return the feed after one sample, which counts for nothing if d is NaN or weight 0."""
+        if not (type(weight) in (float, int) and 0 <= weight < math.inf):  # the quick check
+            weight = float(as_weights(weight, ()))
+        setup, (words, learned, rows) = self.setup, self._progress
+        row = np.empty(setup.num_features + 2)
+        row[:-2] = x
+        row[-2], row[-1] = d, min(weight, setup.largest)
+        after = _feed(setup, (words, learned, (*rows, row)))
+        if len(rows) == QUEUE - 2:  # a prediction needs one more row
+            after._learn_queue()
+        return after
 
-    def learn_many(self, xs: ArrayLike, ds: ArrayLike, weights: ArrayLike = 1.0) -> None:
-        """Learn samples, xs (n, r) and ds (n,), in their order."""
-        weights = np.broadcast_to(np.asarray(weights, np.float64), np.shape(ds))
-        if not (weights >= 0).all():
-            raise ValueError(f"weights must be numbers >= 0; got {weights!r:.200}")
-        self._run_many(xs, ds, weights)
+    def learn_many(self, xs: ArrayLike, ds: ArrayLike, weights: ArrayLike = 1.0) -> Feed:
+        """Return the feed after samples, xs (n, r) and ds (n,), learned in their order."""
+        progress, _ = self._run_many(xs, ds, as_weights(weights, np.shape(ds)))
+        return _feed(self.setup, progress)
 
     def predict(self, x: ArrayLike) -> np.ndarray:
         """Return the estimate for one x, (1,); from ``Intervals`` estimate, low and high, (3,)."""
-        self._append(x, np.nan, 0.0)
-        return self._learn_queue()[-1]
+        return self._learn_queue(x)[-1]
 
     def predict_many(self, xs: ArrayLike) -> np.ndarray:
         """Return the rows of ``predict`` for many x, (n, r)."""
         n = len(np.asarray(xs))
-        return self._run_many(xs, np.full(n, np.nan), np.zeros(n))
+        return self._run_many(xs, np.full(n, np.nan), np.zeros(n))[1]
 
-    def grow(self, num_features: int) -> None:
-        """Take wider x from now on: the new columns come before the present ones.
+    def grow(self, num_features: int) -> Feed:
+        """Return a feed that takes wider x: the new columns come before the present ones.
 
         What was learned is kept, as :func:`jboost.adapters.growth.carry_over` says. A model that
         cannot keep it starts from its first state, with a warning.
         """
-        new = initial(self.model, num_features, self._queue.dtype, self._key)
-        widths = (self.num_features, num_features)
-        state, learned = carry_over(self.model, self.state, new, widths, self._key), self._learned
+        key, model, width, dtype, *_ = self.setup
+        new = initial(model, num_features, dtype, key)
+        state = carry_over(model, self.state, new, (width, num_features), key)
+        _, learned, _ = self._progress
         if state is None:
-            name = type(self.model).__name__
+            name = type(model).__name__
             warnings.warn(f"a state of {name} cannot grow: the model begins anew", stacklevel=2)
             state, learned = new, 0
-        self._begin(self._key, self.model, num_features, state, learned)
+        return _feed(*_begin(key, model, num_features, state, learned))
 
-    def _append(self, x: ArrayLike, d: float, weight: float) -> None:
-        row = self._queue[self._waiting]
+    def _learn_queue(self, query: ArrayLike | None = None) -> np.ndarray:
+        """Learn the waiting samples; return the estimates for them and for another x."""
+        setup, (words, learned, rows) = self.setup, self._progress
+        block, count = np.zeros((QUEUE + 1, setup.num_features + 2), setup.dtype), len(rows)
         with np.errstate(all="ignore"):  # numbers beyond float32 become infinite and are skipped
-            row[:-2] = x
-            row[-2], row[-1] = d, weight
-        self._waiting += 1
-
-    def _learn_queue(self) -> np.ndarray:
-        """Learn the waiting samples; return the estimates of all rows of the queue."""
-        waiting = self._waiting
-        estimates = self._run(self._queue, waiting) if waiting else self._queue[:0]
-        self._waiting = 0
+            for i, row in enumerate(rows):
+                block[i] = row
+            if query is not None:
+                block[count, :-2], block[count, -2] = query, np.nan
+                count += 1
+        if count == 0:
+            return block[:0]
+        words, learned, estimates = _run(setup, words, learned, block, count)
+        # The feed is what it was: the samples are learned now, and need not be learned again.
+        self._progress = words, learned, ()
         return estimates
 
-    def _run_many(self, *columns: ArrayLike) -> np.ndarray:
-        """Predict and learn any number of rows; return the estimates."""
+    def _run_many(
+        self, xs: ArrayLike, ds: ArrayLike, weights: np.ndarray
+    ) -> tuple[_Progress, np.ndarray]:
+        """Predict and learn any number of rows; return the progress and the estimates."""
         self._learn_queue()
-        rows = np.column_stack([np.asarray(column) for column in columns])
+        words, learned, _ = self._progress
+        weights = np.minimum(weights, self.setup.largest)
+        rows = np.column_stack([np.asarray(xs), np.asarray(ds), weights])
         length = QUEUE if len(rows) <= FEW else BLOCK
-        block = np.zeros((length + 1, self.num_features + 2), self._queue.dtype)
+        block = np.zeros((length + 1, self.setup.num_features + 2), self.setup.dtype)
         estimates = []
         for start in range(0, len(rows), length):
             count = min(length, len(rows) - start)
             with np.errstate(all="ignore"):
                 block[:count] = rows[start : start + count]
-            estimates.append(self._run(block, count))
-        return np.concatenate(estimates)
+            words, learned, found = _run(self.setup, words, learned, block, count)
+            estimates.append(found)
+        return (words, learned, ()), np.concatenate(estimates)
 
-    def _run(self, block: np.ndarray, count: int) -> np.ndarray:
-        """Predict and learn the first rows of a block; return the estimates."""
-        first, later = self._programs
-        if first is later or self._learned > FIRST_SAMPLES:
-            return self._call(later, 0, count, block)
-        learned = np.cumsum(np.isfinite(block[:count, -2]) & (block[:count, -1] > 0))
-        border = int(np.searchsorted(learned, FIRST_SAMPLES - self._learned, "right"))
-        self._learned += int(learned[-1])
-        spans = ((first, 0, border), (later, border, count))
-        return np.concatenate([self._call(*span, block) for span in spans if span[1] < span[2]])
 
-    def _call(self, program: Program, start: int, stop: int, block: np.ndarray) -> np.ndarray:
-        block[-1, :2] = start, stop  # in the last row: another operand would cost a call 3 µs
-        (self._words, estimates), _ = program(self._words, self._key_words, block)
-        return np.asarray(estimates)[start:stop]
+def _feed(setup: Setup, progress: _Progress) -> Feed:
+    feed = object.__new__(Feed)
+    feed.setup, feed._progress = setup, progress
+    return feed
+
+
+def _begin(
+    key: Key, model: Learner, num_features: int, state: State, learned: int = 0
+) -> tuple[Setup, _Progress]:
+    """Return what a feed of a model in some state consists of."""
+    both = jax.tree.map(jnp.asarray, (model, state))
+    Packing.of(both[1])  # a state that cannot be packed is named by its path in the state
+    packing, dtype = Packing.of(both), jnp.dtype(float_dtype(both[1]))
+    xs, ds = jnp.zeros((2, num_features), dtype), jnp.zeros(2, dtype)
+    plan = plan_for(model, both[1], xs, ds, key)
+    words, generator = key_words(key)
+    if generator and not (model.needs_key or _draws(packing, generator, num_features, dtype)):
+        # Only ``init`` took the key: the program is the one for models without a key.
+        words = generator = None
+    # None is XLA's own level: the plan's is for the plan's layout, which is not taken here.
+    levels = (FIRST_LEVEL, LATER_LEVEL) if plan.long else (None, None)
+    first, later = (_program(packing, generator, plan.kernel, level) for level in levels)
+    largest = float(jnp.finfo(dtype).max)
+    setup = Setup(key, model, num_features, dtype, largest, packing, words, (first, later))
+    return setup, (_packed(packing, both), learned, ())
+
+
+def _run(
+    setup: Setup, words: Array, learned: int, block: np.ndarray, count: int
+) -> tuple[Array, int, np.ndarray]:
+    """Predict and learn the first rows of a block; return the progress and the estimates."""
+    first, later = setup.programs
+    if first is later or learned > FIRST_SAMPLES:
+        words, estimates = _call(later, words, setup.key_words, block, 0, count)
+        return words, learned, estimates
+    counted = np.cumsum(np.isfinite(block[:count, -2]) & (block[:count, -1] > 0))
+    border = int(np.searchsorted(counted, FIRST_SAMPLES - learned, "right"))
+    estimates = []
+    for program, start, stop in ((first, 0, border), (later, border, count)):
+        if start < stop:
+            words, found = _call(program, words, setup.key_words, block, start, stop)
+            estimates.append(found)
+    return words, learned + int(counted[-1]), np.concatenate(estimates)
+
+
+def _call(
+    program: Program, words: Array, key: Array | None, block: np.ndarray, start: int, stop: int
+) -> tuple[Array, np.ndarray]:
+    block[-1, :2] = start, stop  # in the last row: another operand would cost a call 3 µs
+    (words, estimates), _ = program(words, key, block)
+    return words, np.asarray(estimates)[start:stop]
 
 
 _packed = quickly(Packing.pack, static_argnums=0)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, overload
+from collections.abc import Hashable, Mapping, Set
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsFloat, overload
 
 import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
 from jboost import catalogue
+from jboost.adapters.atomic import Atomic
 from jboost.adapters.feed import Feed
+from jboost.adapters.numbers import as_number, as_weights
 from jboost.core import Learner, extras
 from jboost.wrappers.intervals import Intervals
 
@@ -23,9 +25,18 @@ if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
 
 Features = Mapping[Any, SupportsFloat | None]  # values by the names of the features
+REAL = "biuf"  # the kinds of dtypes of real numbers
 
 
-class OnlineRegressor(base.MiniBatchRegressor):
+class _Learned(NamedTuple):
+    """What a regressor has learned."""
+
+    columns: dict[Hashable, int]  # of the features; counted from the last, as x grows at its front
+    empty_row: np.ndarray  # the x of a sample without features
+    feed: Feed | None  # None until a sample has a feature
+
+
+class OnlineRegressor(Atomic, base.MiniBatchRegressor):
     """An online model that takes features by name, any of them at any time.
 
     A feature gets its column of x with the first sample to learn that has it. Predictions ignore
@@ -33,7 +44,8 @@ class OnlineRegressor(base.MiniBatchRegressor):
     compiled anew and keeps what it has learned. A feature that a sample does not have is missing.
     Models that take missing inputs fill it in from the past; for all others it is zero.
 
-    ``learn_many`` and ``predict_many`` do what a loop over the rows does, to the last bit.
+    ``learn_many`` and ``predict_many`` do what a loop over the rows does, to the last bit. A call
+    that raises changes nothing, and threads may share a regressor.
     ``jboost.adapters.compute_in_calling_thread()`` makes single calls faster.
 
     Parameters
@@ -70,15 +82,19 @@ class OnlineRegressor(base.MiniBatchRegressor):
         self.model = model
         self.seed = seed
         self.intervals = intervals
-        self._feed: Feed | None = None
-        self._columns: dict[Hashable, int] = {}  # counted from the last, as x grows at its front
-        self._empty_row = np.zeros(0)
+        self._learned = _Learned({}, np.zeros(0), None)
 
     def learn_one(self, x: Features, y: float, w: float = 1.0) -> None:
-        if not x.keys() <= self._columns.keys():
-            self._add_features(x)
-        if self._feed is not None:  # it is None until a sample has a feature
-            self._feed.learn(self._row(x), y, w)
+        target = y if type(y) is float else as_number("y", y)
+
+        def learn(before: _Learned) -> _Learned:
+            columns, empty_row, feed = after = self._with_features(before, x.keys())
+            if feed is None:
+                as_weights(w, ())
+                return before
+            return _Learned(columns, empty_row, feed.learn(_row(after, x), target, w))
+
+        self._replace("_learned", learn)
 
     @overload
     def predict_one(self, x: Features, with_interval: Literal[False] = False) -> float: ...
@@ -88,63 +104,83 @@ class OnlineRegressor(base.MiniBatchRegressor):
     def predict_one(self, x: Features, with_interval: bool = False) -> float | conf.Interval:
         if with_interval and self.intervals is None and not isinstance(self.model, Intervals):
             raise ValueError("there are no intervals: make the regressor with intervals=0.9 or so")
-        if self._feed is None:
+        learned = self._learned
+        if learned.feed is None:
             return conf.Interval(-math.inf, math.inf) if with_interval else 0.0
-        estimate, *bounds = self._feed.predict(self._row(x)).tolist()
+        estimate, *bounds = learned.feed.predict(_row(learned, x)).tolist()
         return conf.Interval(*bounds) if with_interval else estimate
 
     def learn_many(self, X: IntoDataFrame, y: ArrayLike, w: ArrayLike = 1.0) -> None:
         names, values = _names_and_values(X)
-        if names:
-            self._add_features(names)
-        if self._feed is not None and len(values):
-            self._feed.learn_many(self._rows(names, values), np.asarray(y, np.float64), w)
+        targets, weights = _numbers("y", np.asarray(y)), as_weights(w, (len(values),))
+
+        def learn(before: _Learned) -> _Learned:
+            columns, empty_row, feed = after = self._with_features(before, {*names})
+            if feed is not None and len(values):
+                feed = feed.learn_many(_rows(after, names, values), targets, weights)
+            return _Learned(columns, empty_row, feed)
+
+        self._replace("_learned", learn)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
         names, values = _names_and_values(X)
-        estimates = np.zeros(len(values))
-        if self._feed is not None and len(values):
-            estimates = self._feed.predict_many(self._rows(names, values))[:, 0]
+        learned, estimates = self._learned, np.zeros(len(values))
+        if learned.feed is not None and len(values):
+            estimates = learned.feed.predict_many(_rows(learned, names, values))[:, 0]
         return _series(estimates.astype(np.float64), X)
 
-    def _row(self, x: Features) -> np.ndarray:
-        row, columns = self._empty_row.copy(), self._columns
-        for name, value in x.items():
-            try:
-                if name in columns:
-                    row[columns[name]] = value
-            except (TypeError, ValueError):
-                advice = "encode it first, as river's OneHotEncoder does"
-                raise TypeError(f"{name!r} must be a number; got {value!r:.60}: {advice}") from None
-        return row
-
-    def _rows(self, names: list[Hashable], values: np.ndarray) -> np.ndarray:
-        learned = [i for i, name in enumerate(names) if name in self._columns]
-        rows = np.tile(self._empty_row, (len(values), 1))
-        rows[:, [self._columns[names[i]] for i in learned]] = values[:, learned]
-        return rows
-
-    def _add_features(self, names: Iterable[Hashable]) -> None:
+    def _with_features(self, learned: _Learned, names: Set[Hashable]) -> _Learned:
         """Give every feature a column. The order does not depend on the order in a dict."""
-        new = sorted((name for name in names if name not in self._columns), key=repr)
-        self._columns |= {name: ~(len(self._columns) + i) for i, name in enumerate(new)}
-        if self._feed is None:
+        columns, _, feed = learned
+        if names <= columns.keys():
+            return learned
+        new = sorted(names - columns.keys(), key=repr)
+        columns = columns | {name: ~(len(columns) + i) for i, name in enumerate(new)}
+        if feed is None:
             model = catalogue.resolve(self.model, intervals=self.intervals)
             seed = secrets.randbits(32) if model.needs_key and self.seed is None else self.seed
             key = None if seed is None else jax.random.key(seed)
-            self._feed = Feed(model, len(self._columns), key)
-        elif len(self._columns) > self._feed.num_features:
-            self._feed.grow(max(2 * self._feed.num_features, len(self._columns)))
-        missing = np.nan if self._feed.model.takes_missing else 0.0
-        self._empty_row = np.full(self._feed.num_features, missing)
+            feed = Feed(model, len(columns), key)
+        elif len(columns) > feed.setup.num_features:
+            feed = feed.grow(max(2 * feed.setup.num_features, len(columns)))
+        missing = np.nan if feed.setup.model.takes_missing else 0.0
+        return _Learned(columns, np.full(feed.setup.num_features, missing), feed)
+
+
+def _row(learned: _Learned, x: Features) -> np.ndarray:
+    row, columns = learned.empty_row.copy(), learned.columns
+    for name, value in x.items():
+        if name in columns:
+            row[columns[name]] = value if type(value) is float else as_number(name, value)
+    return row
+
+
+def _rows(learned: _Learned, names: list[Hashable], values: np.ndarray) -> np.ndarray:
+    present = [i for i, name in enumerate(names) if name in learned.columns]
+    rows = np.tile(learned.empty_row, (len(values), 1))
+    rows[:, [learned.columns[names[i]] for i in present]] = values[:, present]
+    return rows
 
 
 def _names_and_values(table: Any) -> tuple[list[Hashable], np.ndarray]:
     """Return the names of a table's columns, and its numbers."""
     if hasattr(table, "iloc"):  # only pandas can turn all of its kinds of missing values into NaN
-        return list(table.columns), table.to_numpy(dtype=np.float64, na_value=np.nan)
-    wrapped = extras.need("narwhals", "io").from_native(table, eager_only=True)
-    return list(wrapped.columns), np.asarray(wrapped.to_numpy(), np.float64)
+        real = all(dtype.kind in REAL for dtype in table.dtypes)
+        values = table.to_numpy(dtype=np.float64 if real else object, na_value=np.nan)
+        names, arrays = list(table.columns), values.T
+    else:
+        wrapped = extras.need("narwhals", "io").from_native(table, eager_only=True)
+        names = list(wrapped.columns)
+        arrays = [column.to_numpy() for column in wrapped.iter_columns()]
+    columns = [_numbers(name, array) for name, array in zip(names, arrays, strict=True)]
+    return names, np.array(columns).T.reshape(len(table), len(names))
+
+
+def _numbers(name: Hashable, values: np.ndarray) -> np.ndarray:
+    """Return a column of a table, or the targets, as float64."""
+    if values.dtype.kind in REAL and values.ndim == 1:
+        return values.astype(np.float64)
+    return np.array([as_number(name, value) for value in values], np.float64)
 
 
 def _series(values: np.ndarray, table: IntoDataFrame) -> Any:

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jboost import catalogue
+from jboost.adapters.atomic import Atomic
 from jboost.adapters.feed import Feed
+from jboost.adapters.numbers import as_weights
 from jboost.core import Learner, State, extras
 from jboost.wrappers.intervals import Intervals
 
@@ -23,11 +25,12 @@ def _has_intervals(regressor: OnlineRegressor) -> bool:
     return regressor.intervals is not None or isinstance(regressor.model, Intervals)
 
 
-class OnlineRegressor(RegressorMixin, BaseEstimator):
+class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
     """An online model that learns the rows of X in their order, each once.
 
     ``fit`` starts from the first state, ``partial_fit`` goes on. Both learn row after row: how
     rows are divided among calls makes no difference, to the last bit. ``predict`` does not learn.
+    A call that raises changes nothing, and threads may share a regressor.
 
     Parameters
     ----------
@@ -77,24 +80,38 @@ class OnlineRegressor(RegressorMixin, BaseEstimator):
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn the rows of X, (n, r), and y, (n,), starting from the first state."""
-        self.__dict__.pop("feed_", None)
-        return self.partial_fit(X, y, sample_weight)
+        return self._learn(X, y, sample_weight, anew=True)
 
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> Self:
         """Learn more rows of X, (n, r), and y, (n,)."""
-        first = not hasattr(self, "feed_")
+        return self._learn(X, y, sample_weight, anew=False)
+
+    def _learn(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, anew: bool
+    ) -> Self:
+        def learn(before: dict[str, Any]) -> dict[str, Any]:
+            after = self._present()  # seen by nobody else until all is learned
+            after._learn_rows(X, y, sample_weight, first=anew or "feed_" not in before)
+            return after.__dict__
+
+        return self._replace("__dict__", learn)
+
+    def _learn_rows(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, first: bool
+    ) -> None:
         model = catalogue.resolve(self.model, intervals=self.intervals) if first else self.model_
         X, y = self._checked(model, X=X, y=y, y_numeric=True, reset=first)
-        weights = validation._check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        if sample_weight is not None:
+            sample_weight = as_weights(sample_weight, np.shape(y))
+        weights = validation._check_sample_weight(sample_weight, X)
         if first:
             key = None
             if model.needs_key or self.random_state is not None:
                 key = jax.random.key(check_random_state(self.random_state).randint(2**31 - 1))
             self.model_, self.feed_ = model, Feed(model, np.shape(X)[1], key)
-        self.feed_.learn_many(X, y, weights)
-        return self
+        self.feed_ = self.feed_.learn_many(X, y, weights)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the estimates (n,) for the rows of X, (n, r)."""
@@ -114,8 +131,15 @@ class OnlineRegressor(RegressorMixin, BaseEstimator):
     def _estimates(self, X: ArrayLike) -> np.ndarray:
         """Return estimates and bounds, (n, 1) or (n, 3), for the rows of X."""
         validation.check_is_fitted(self, "feed_")
-        X = self._checked(self.model_, X=X, reset=False)
-        return self.feed_.predict_many(X).astype(np.float64)
+        present = self._present()
+        X = present._checked(present.model_, X=X, reset=False)
+        return present.feed_.predict_many(X).astype(np.float64)
+
+    def _present(self) -> Self:
+        """Return a copy that shares all, and that no other thread changes."""
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        return copy
 
     def _checked(self, model: Learner, **arguments: Any) -> Any:
         """Return X, or X and y, as arrays that the model can take."""

@@ -30,7 +30,7 @@ Entry = tuple[str, str, tuple[int, ...]]  # in the header's list of arrays: name
 
 FORMAT = 1  # raised when files change in a way that older releases would misread
 LARGEST_FILE = 2**32 - 1  # where zip's 32-bit offsets end
-LARGEST_HEADER = 2**21  # parsed JSON takes up to 25 times its text, so 50 MB at worst
+LARGEST_HEADER = 2**22  # parsed JSON takes up to 25 times its text, so 100 MB at worst
 LARGEST_COUNT = 2**16 - 2  # of arrays, where zip's 16-bit counter ends
 LARGEST_RANK = 32  # dimensions of an array, as in NumPy before version 2
 
@@ -54,19 +54,30 @@ class CheckpointError(ValueError):
 
 def write(file: BinaryIO, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Write a header that JSON can hold and arrays whose dtypes are among ``DTYPES``."""
-    table = [(name, array.dtype.name, array.shape) for name, array in arrays.items()]
-    full = {"format": FORMAT, "library": version("jboost"), **header, "arrays": table}
-    raw = json.dumps(full, allow_nan=False, separators=(",", ":")).encode("ascii")
-    if len(raw) > LARGEST_HEADER:
-        raise ValueError(f"the description takes {len(raw)} bytes; at most {LARGEST_HEADER} fit")
-    total = _file_size(len(raw), table)
-    if total > LARGEST_FILE or len(table) > LARGEST_COUNT:
-        raise ValueError(f"{len(table)} arrays and {total} bytes are too much for one file of 4 GB")
-    digest = hashlib.sha256()
+    raw, digest = encode(header, arrays), hashlib.sha256()
     for data in _contents(raw, arrays):
         file.write(data)
         digest.update(data)
     file.write(digest.hexdigest().encode())
+
+
+def encode(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], room: int = 0) -> bytes:
+    """The header as it is in the file; an error if header or arrays are too large for a file.
+
+    ``room`` is by how many bytes the header may have to grow.
+    """
+    table = [(name, array.dtype.name, array.shape) for name, array in arrays.items()]
+    full = {"format": FORMAT, "library": version("jboost"), **header, "arrays": table}
+    raw = json.dumps(full, allow_nan=False, separators=(",", ":")).encode("ascii")
+    if len(raw) + room > LARGEST_HEADER:
+        raise ValueError(
+            f"the description takes {len(raw):,} bytes, and a checkpoint has {LARGEST_HEADER:,} "
+            "for it; shorten what is long in it, such as extra or the names of columns"
+        )
+    total = _file_size(len(raw), table)
+    if total > LARGEST_FILE or len(table) > LARGEST_COUNT:
+        raise ValueError(f"{len(table)} arrays and {total} bytes are too much for one file of 4 GB")
+    return raw
 
 
 def read(path: PathLike) -> tuple[Header, Arrays]:

@@ -79,26 +79,48 @@ def owning(path: PathLike) -> Iterator[None]:
     lock = os.path.join(*_hidden(os.path.realpath(path))) + ".lock"
     while True:
         try:
-            claim = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:  # the error names the caller's path, not the lock's
             raise OSError(error.errno, error.strerror, os.fspath(path)) from None
         try:
-            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_still(claim, lock):
+            if not claim(descriptor, path) or _is_still(descriptor, lock):
                 break
         except BlockingIOError:
-            os.close(claim)
-            advice = "Another process writes to this file; wait for it or choose another name"
-            raise BlockingIOError(errno.EWOULDBLOCK, advice, os.fspath(path)) from None
-        except OSError:
-            break  # some network file systems have no locks
-        os.close(claim)  # the owner before has just removed this lock file: make a new one
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # the owner before has just removed this lock file: make a new one
     try:
         yield
     finally:
         with contextlib.suppress(OSError):
             os.unlink(lock)
-        os.close(claim)
+        os.close(descriptor)
+
+
+def claim(descriptor: int, path: PathLike) -> bool:
+    """Lock an open file until it is closed; False if the system cannot.
+
+    If another process has locked the file, a ``BlockingIOError`` names its ``path``.
+    """
+    try:
+        if fcntl is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    except BlockingIOError:
+        advice = "Another process writes to this file; wait for it or choose another name"
+        raise BlockingIOError(errno.EWOULDBLOCK, advice, os.fspath(path)) from None
+    except OSError:
+        pass  # some network file systems have no locks
+    return False
+
+
+def checked_path(name: str, path: object) -> str:
+    """The text of a path that is an argument; ``name`` is what the argument is called."""
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str) or "\0" in text:
+        allowed = "a path, as text or as a pathlib.Path, without zero bytes"
+        raise TypeError(f"{name} must be {allowed}; got {path!r:.100}")
+    return text
 
 
 def _create(prefix: str) -> tuple[str, BinaryIO]:

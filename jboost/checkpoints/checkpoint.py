@@ -6,7 +6,6 @@ A state is stored as the list of its leaves. It is rebuilt on the structure that
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -14,8 +13,15 @@ import jax
 
 from jboost.checkpoints import archive
 from jboost.checkpoints.archive import CheckpointError
-from jboost.checkpoints.atomic import PathLike, replacing
-from jboost.checkpoints.description import Store, describe, difference, rebuild, refuse_narrowing
+from jboost.checkpoints.atomic import PathLike, checked_path, replacing
+from jboost.checkpoints.description import (
+    Store,
+    describe,
+    difference,
+    rebuild,
+    refuse_deep,
+    refuse_narrowing,
+)
 from jboost.core import Key, Learner, State, checks
 from jboost.core.learner import instance
 from jboost.core.template import mismatch, size_of, template
@@ -74,6 +80,26 @@ def save(
     >>> bool((again.learners[0].w == whole.learners[0].w).all())
     True
     """
+    checked_path("path", path)
+    header, arrays = contents(
+        model, state, key, position=position, extra=extra, num_features=num_features,
+        supply_model=supply_model,
+    )  # fmt: skip
+    with replacing(path) as file:
+        archive.write(file, header, arrays)
+
+
+def contents(
+    model: Learner,
+    state: State,
+    key: Key = None,
+    *,
+    position: int | None = None,
+    extra: Mapping[str, Any] | None = None,
+    num_features: int | None = None,
+    supply_model: bool = False,
+) -> tuple[archive.Header, archive.Arrays]:
+    """The header and the arrays that :func:`save` would write; the arguments are the same."""
     instance("model", model)
     if key is not None:
         checks.key("key", key)
@@ -81,6 +107,7 @@ def save(
         num_features = checks.whole("num_features", num_features, at_least=1)
     if position is not None:
         position = checks.whole("position", position, at_least=0)
+    refuse_deep("extra", extra)
     try:
         extra = json.loads(json.dumps(dict(extra or {}), allow_nan=False))
     except (TypeError, ValueError) as error:
@@ -92,8 +119,7 @@ def save(
     if key is not None:
         store.put("key", key)
     header |= size_of(model, state, key, num_features)._asdict() | {"keys": store.keys}
-    with replacing(path) as file:
-        archive.write(file, header, store.arrays)
+    return header, store.arrays
 
 
 def load(path: PathLike, model: Learner | None = None) -> tuple[Learner, State, Key]:
@@ -132,6 +158,7 @@ def read(path: PathLike, model: Learner | None = None) -> Checkpoint:
         state = _rebuild_state(model, header, store, key)
         if (position := header["position"]) is not None:
             checks.whole("position", position, at_least=0)
+        refuse_deep("extra", header["extra"])
         return Checkpoint(model, state, key, position, dict(header["extra"]))
 
 
@@ -156,17 +183,18 @@ def inspect(path: PathLike) -> dict[str, Any]:
 @contextlib.contextmanager
 def _refusing(path: PathLike) -> Iterator[None]:
     """Make every error that the contents of a file lead to a CheckpointError with its path."""
+    name = checked_path("path", path)
     try:
         yield
     except CheckpointError as error:
-        raise CheckpointError(f"{os.fspath(path)} {checks.printable(error)}") from error.__cause__
+        raise CheckpointError(f"{name} {checks.printable(error)}") from error.__cause__
     except IsADirectoryError:
-        raise CheckpointError(f"{os.fspath(path)} is a folder. {archive.OTHER_FILE}") from None
+        raise CheckpointError(f"{name} is a folder. {archive.OTHER_FILE}") from None
     except OSError:
         raise
     except Exception as error:  # the checksum is right: a forged file, or an error of a learner
         reason = f"{type(error).__name__}: {checks.printable(error):.300}"
-        raise CheckpointError(f"{os.fspath(path)} cannot be rebuilt here ({reason})") from error
+        raise CheckpointError(f"{name} cannot be rebuilt here ({reason})") from error
 
 
 def _check_same(model: Learner, saved: object, store: Store) -> None:

@@ -84,6 +84,18 @@ def refuse_narrowing(dtype: np.dtype) -> None:
         )
 
 
+def refuse_deep(name: str, value: object) -> None:
+    """Refuse an argument with lists and dicts nested so deeply that JSON could not hold it."""
+    level = {0: value}
+    for _ in range(DEEPEST + 1):
+        outer = [v for v in level.values() if isinstance(v, (Mapping, list, tuple))]
+        inner = (v.values() if isinstance(v, Mapping) else v for v in outer)
+        # By identity: what occurs many times, or holds itself, is gone through once a level.
+        level = {id(item): item for items in inner for item in items}
+    if level:
+        raise ValueError(f"{name} must be nested at most {DEEPEST} levels deep; it is deeper")
+
+
 def describe(model: object, store: Store, *, opaque: bool = False) -> Any:
     """Return the description of a model, for JSON; its arrays are put into the store.
 

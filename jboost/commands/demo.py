@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from jboost import plots
-from jboost.commands import terminal
+from jboost.commands import options, terminal
 from jboost.core.extras import MissingExtra
 from jboost.core.progress import Progress
 from jboost.paper import demo as paper
@@ -40,12 +40,18 @@ def add(commands: terminal.Subcommands) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the table and draw the picture."""
+    out = args.out or Path("jboost-demo.png")
+    with options.writing(None, {"--out": out}):
+        return _run(args, out)
+
+
+def _run(args: argparse.Namespace, out: Path) -> int:
+    """Do what the command is to do, while its output is held."""
     start = time.perf_counter()
     print(f"Duffing map, {args.length:,} samples\n{paper.SETTINGS}\n", flush=True)
     with Progress(pauses=(0.0, 0.0)) as progress:
         results = paper.compare(args.length, progress=progress.say)
     print(paper.table(results), "", *paper.verdict(results), "", sep="\n", flush=True)
-    out = args.out or Path("jboost-demo.png")
     try:
         with terminal.explaining(f"the picture could not be written to {out}"):
             plots.save(paper.picture(results), out)

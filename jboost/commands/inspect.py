@@ -37,10 +37,10 @@ def run(args: argparse.Namespace) -> int:
     """Print what the file holds."""
     with explaining(f"{args.checkpoint} cannot be read"), refusing(FAILED):
         header = checkpoint.inspect(args.checkpoint)
-    if args.json:
-        print(json.dumps(header, indent=2))
-        return DONE
     try:
+        if args.json:
+            print(json.dumps(header, indent=2))
+            return DONE
         texts = _texts(header)
     except (KeyError, TypeError, ValueError, RecursionError):
         raise CommandError(f"{args.checkpoint} holds what save does not write") from None

@@ -3,16 +3,26 @@
 import argparse
 import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import stat
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from jboost import catalogue
+from jboost import catalogue, limits
+from jboost.checkpoints import atomic
 from jboost.commands import terminal
-from jboost.commands.terminal import WRONG_USAGE, CommandError, name_and_value, option, whole_number
+from jboost.commands.terminal import (
+    WRONG_USAGE,
+    CommandError,
+    explaining,
+    name_and_value,
+    option,
+    whole_number,
+)
 from jboost.core import Learner
 from jboost.core.template import template
 from jboost.files import sources
@@ -93,11 +103,48 @@ def source_of(
         return sources.read(args.file, columns=columns, missing=policy, **chosen)
 
 
-def refuse_input_as_output(file: str, *outputs: Path | str | None) -> None:
-    """Raise an error if the file that is read would be written to."""
-    for path in outputs:
-        if path and os.path.exists(path) and os.path.exists(file) and os.path.samefile(path, file):
-            raise CommandError(f"{path} is the file to learn; write to another", WRONG_USAGE)
+@contextmanager
+def writing(file: str | None, outputs: Mapping[str, Path | str | None]) -> Iterator[None]:
+    """Hold the files that a command writes; a file with two uses is refused, before any work.
+
+    ``file`` is the file that is read, ``outputs`` are the files that are written, by their options.
+    A run holds its checkpoint itself.
+    """
+    paths: dict[str, Path | str | int | None] = {"to learn": 0 if file == "-" else file}
+    paths |= {"of standard output": 1, "of standard error": 2}
+    paths |= {f"of {option}": None if path == "-" else path for option, path in outputs.items()}
+    uses: dict[object, str] = {}
+    for use, path in paths.items():
+        identity = None if path is None else _identity(path)
+        if identity is None or (path == 2 and identity == _identity(1)):
+            continue
+        if identity in uses:
+            shown = file if isinstance(path, int) else path
+            problem = f"{shown} is the file {uses[identity]} and the file {use}"
+            raise CommandError(f"{problem}; write to different files", WRONG_USAGE)
+        uses[identity] = use
+    with ExitStack() as held:
+        for option, path in outputs.items():
+            if path is None or path == "-" or option == "--checkpoint" or not _identity(path):
+                continue
+            # Where no lock can be beside the file, the file itself may still be writable.
+            if os.access(os.path.dirname(os.path.realpath(path)), os.W_OK):
+                with explaining(str(path)):
+                    held.enter_context(atomic.owning(path))
+        yield
+
+
+def _identity(path: Path | str | int) -> tuple[object, ...] | None:
+    """What all names of a file have in common, also before it exists; None for a device."""
+    with suppress(OSError):
+        if isinstance(path, int) or os.path.exists(path):
+            found = os.stat(path)
+            return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
+        folder, name = os.path.split(os.path.realpath(path))
+        found = os.stat(folder)
+        ignores_case = sys.platform in ("darwin", "win32")
+        return found.st_dev, found.st_ino, name.casefold() if ignores_case else name
+    return None
 
 
 def refuse_huge(model: Learner, width: int) -> None:
@@ -105,13 +152,13 @@ def refuse_huge(model: Learner, width: int) -> None:
     state = template(model, width, "float32")
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
     try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        memory = min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), limits.memory())
     except (AttributeError, OSError, ValueError):  # the system does not tell
         return
     if 3 * size > memory:  # the state, the state after it, and what lies between
         raise CommandError(
             f"with {width:,} columns this model takes {3 * size / 1e9:,.0f} GB, and there are "
-            f"{memory / 1e9:,.0f}; drop columns, or take a smaller model such as --model sgd"
+            f"{memory / 1e9:,.1f}; drop columns, or take a smaller model such as --model sgd"
         )
 
 

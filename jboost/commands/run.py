@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import os
 import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
@@ -75,8 +74,13 @@ def run(args: argparse.Namespace) -> int:
     if args.checkpoint is not None and args.checkpoint.exists() and not args.resume:
         advice = "pass --resume to go on from it, or another name"
         raise CommandError(f"{args.checkpoint} exists already; {advice}", WRONG_USAGE)
-    outputs = (args.checkpoint, args.predictions, args.plot, args.report)
-    options.refuse_input_as_output(args.file, *outputs)
+    names = ("checkpoint", "predictions", "plot", "report")
+    with options.writing(args.file, {f"--{name}": getattr(args, name) for name in names}):
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Do what the command is to do, while its outputs are held."""
     done, source = _outcome(args, _read_checkpoint(args) if args.resume else None)
     options.refuse_huge(done.model, done.columns.width)
     try:
@@ -88,11 +92,11 @@ def run(args: argparse.Namespace) -> int:
         lost = "the run was not kept; --checkpoint PATH would keep it"
         advice = f"go on with: {command} --resume" if args.checkpoint else lost
         text = "; ".join([f"interrupted after {done.rows:,} rows", *_notes(error), advice])
-        print(f"jboost: {text}", file=sys.stderr)
+        terminal.say(text)
         return terminal.INTERRUPTED
     except BrokenPipeError as error:
         for note in _notes(error):
-            print(f"jboost: the reader of the output left; {note}", file=sys.stderr)
+            terminal.say(f"the reader of the output left; {note}")
         raise
     except (CommandError, MemoryError, OSError) as error:
         raise _as_command_error(error, args.file) from None
@@ -105,8 +109,7 @@ def run(args: argparse.Namespace) -> int:
 def _read_checkpoint(args: argparse.Namespace) -> Outcome | None:
     """Return the run that the checkpoint holds, where there is one."""
     if not os.path.exists(args.checkpoint):
-        text = f"there is no {args.checkpoint} yet: the run begins with the first row"
-        print(f"jboost: {text}", file=sys.stderr)
+        terminal.say(f"there is no {args.checkpoint} yet: the run begins with the first row")
         return None
     try:
         with explaining(f"{args.checkpoint} cannot be read"), options.refusing(FAILED):
@@ -163,8 +166,12 @@ def _learn(args: argparse.Namespace, source: Source, done: Outcome) -> None:
         # Another process may have written the file between our reading it and our claiming it.
         if stream.extra != done.saved:
             raise CommandError(f"{args.checkpoint} was written by another process; start again")
-        out = stack.enter_context(_predictions(args, done, stream.position, watch.intervals))
         done.begin(stream.position, watch)
+        if args.checkpoint is not None:
+            stream.extra |= done.as_dict() | {"predictions": None}
+            with options.refusing(FAILED):
+                stream.check(done.columns.width)
+        out = stack.enter_context(_predictions(args, done, stream.position, watch.intervals))
         for block in stream:
             done.add(block)
             if out is not None:

@@ -48,7 +48,12 @@ def add(commands: terminal.Subcommands) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the errors and the best point."""
-    options.refuse_input_as_output(args.file, args.table, args.plot)
+    with options.writing(args.file, {"--table": args.table, "--plot": args.plot}):
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Do what the command is to do, while its outputs are held."""
     name = options.known_model(args.model)
     fixed = options.settings(args, name)
     source = options.source_of(args)

@@ -64,9 +64,15 @@ def option(
     parser.add_argument(name, metavar=metavar, help=text, type=kind, **settings)
 
 
+def say(message: object) -> None:
+    """Print one line on standard error, where that can be written."""
+    with suppress(OSError):
+        print(f"jboost: {message}", file=sys.stderr)
+
+
 def print_error(message: object) -> None:
-    """Print one line on standard error."""
-    print(f"jboost: error: {message}", file=sys.stderr)
+    """Say what went wrong."""
+    say(f"error: {message}")
 
 
 def new_file(text: str) -> Path:

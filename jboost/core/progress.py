@@ -1,5 +1,6 @@
 """The display of how far long work has come, on standard error."""
 
+import contextlib
 import sys
 import time
 from typing import Self
@@ -26,8 +27,8 @@ class Progress:
         self, title: str = "", total: int = 0, shown: bool | None = True, *,
         pauses: tuple[float, float] = PAUSES,
     ):  # fmt: skip
-        self._rewrites = sys.stderr.isatty()
-        self._shown = self._rewrites if shown is None else shown
+        self._rewrites = sys.stderr is not None and sys.stderr.isatty()
+        self._shown = sys.stderr is not None and (self._rewrites if shown is None else shown)
         self._title, self._total, self._count = title, total, 0
         self._pause = pauses[0] if self._rewrites else pauses[1]
         self._start = time.monotonic()
@@ -71,4 +72,5 @@ class Progress:
 
     def _print(self, text: str, end: str) -> None:
         self._used = True
-        print("\r\x1b[K" * self._rewrites + text, end=end, file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # work does not end because nobody can see how far it is
+            print("\r\x1b[K" * self._rewrites + text, end=end, file=sys.stderr, flush=True)

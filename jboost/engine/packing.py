@@ -28,6 +28,13 @@ class Packing(NamedTuple):
     def of(cls, state: State) -> Packing:
         """Return how states like this one, or like this template, are packed."""
         leaves, structure = jax.tree.flatten(state)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+            if not _packable(leaf.dtype):
+                raise TypeError(
+                    "a state must hold real numbers of 8 bits or more; "
+                    f"state{jax.tree_util.keystr(path)} is of dtype {leaf.dtype}: "
+                    "keep a complex number as two real ones, an int4 as an int8"
+                )
         return cls(structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
 
     @property
@@ -53,6 +60,12 @@ class Packing(NamedTuple):
             leaves.append(_from_words(words[start : start + size], shape, dtype))
             start += size
         return self.structure.unflatten(leaves)
+
+
+def _packable(dtype: Any) -> bool:
+    if jnp.issubdtype(dtype, jnp.floating):
+        return jnp.finfo(dtype).bits >= 8
+    return getattr(dtype, "kind", None) in ("b", "i", "u")  # the kind of an int4 is V, as of bytes
 
 
 def _words_of(dtype: Any) -> int:

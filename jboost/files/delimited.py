@@ -4,6 +4,8 @@ Arrow parses the text in blocks of whole lines, a few megabytes each, so that me
 and every error can name its line. A row is one line: a field cannot contain a line end.
 """
 
+from __future__ import annotations
+
 import contextlib
 import csv
 import gzip
@@ -12,14 +14,19 @@ import os
 import sys
 import zlib
 from collections.abc import Generator, Iterator, Mapping
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+import numpy as np
 
 from jboost.checkpoints.atomic import PathLike
 from jboost.core import extras
 from jboost.files import columns as table_columns
 from jboost.files import reader
 from jboost.files.columns import MOST_COLUMNS, Columns, DataError, RawBlock
-from jboost.files.reader import LONGEST_ROW, Reader, first_line, is_number
+from jboost.files.reader import LONGEST_ROW, Reader, first_line, numbers_in, reads_as_number
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 BLOCK_BYTES = 2**22  # of text, parsed at once
 # Smaller blocks are parsed without threads, which would be no faster and keep a megabyte or two of
@@ -78,12 +85,12 @@ class Delimited(Reader):
         self.label = "standard input" if self.live else self._path
         tabs = self._path.removesuffix(".gz").endswith((".tsv", ".tab"))
         self._delimiter = text_format.delimiter or ("\t" if tabs else ",")
-        self.decimal = text_format.decimal or "."
+        self.decimal = self._decimal = text_format.decimal or "."
         self._encoding = _checked_encoding(text_format.encoding or "utf-8")
         self._header = text_format.header is not False
         for name, sign in (("delimiter", self._delimiter), ("decimal", self.decimal)):
-            if len(sign) != 1:
-                raise ValueError(f"{name} must be one character; got {sign!r}")
+            if len(sign) != 1 or not sign.isascii():
+                raise ValueError(f"{name} must be one character of ASCII; got {sign!r}")
         self.names: list[str] = []
         self._lines = self._below_header()
         self._sample = next(self._lines, _Lines(0, b""))
@@ -93,10 +100,15 @@ class Delimited(Reader):
             self._lines.close()
 
     def sample(self) -> RawBlock:
-        block = self._parsed(self._sample, {})
-        if extras.need("pyarrow", "io").binary() in block.table.schema.types:
+        pa, block = extras.need("pyarrow", "io"), self._parsed(self._sample, {})
+        if pa.binary() in block.table.schema.types:
             self._refuse(self._sample, {}, "the text is not in UTF-8")
-        return block
+        columns = {}
+        for name, values in zip(self.names, block.table.columns, strict=True):
+            # Arrow takes a column for text because of a number that it cannot read.
+            numbers = self._numbers_in(values) if reader.holds_text(values.type) else None
+            columns[name] = values if numbers is None else numbers
+        return block._replace(table=pa.table(columns))
 
     def blocks(self, columns: Columns, position: int) -> Iterator[RawBlock]:
         table_columns.refuse_unknown(columns.kinds, self.names, self.label)
@@ -142,6 +154,8 @@ class Delimited(Reader):
 
     def _bytes(self) -> Generator[bytes]:
         """The bytes of the text as they come; a file that is no text is refused."""
+        if self.live and sys.stdin is None:  # the process was started without it
+            raise DataError(f"{self.label} is closed")
         source = sys.stdin.fileno() if self.live else self._path
         try:
             with open(source, "rb", closefd=not self.live) as file:
@@ -183,7 +197,7 @@ class Delimited(Reader):
         if not self._header:
             return [str(i) for i in range(1, len(fields) + 1)]
         names = [field.strip() or str(i) for i, field in enumerate(fields, start=1)]
-        if all(is_number(field) for field in fields):
+        if all(map(reads_as_number, fields)):
             raise DataError(f"{where} holds numbers where names are wanted; is there no header?")
         for delimiter, called in DELIMITERS.items():
             if len(names) == 1 and delimiter in names[0]:
@@ -214,6 +228,18 @@ class Delimited(Reader):
 
     def _parsed(self, lines: _Lines, kinds: Mapping[str, str], skipped: int = 0) -> RawBlock:
         """The rows after ``skipped``; without kinds all columns, of the types they look like."""
+        pa = extras.need("pyarrow", "io")
+        try:
+            table = self._table(lines, kinds)
+        except pa.ArrowInvalid as error:
+            table = self._table_with_numbers(lines, kinds, first_line(error))
+        if table.num_rows != lines.count_rows():
+            self._refuse(lines, kinds, "the rows are not as many as the lines")
+        label, line_of = f"{self.label}, line", lines.line_of
+        return RawBlock(table[skipped:], lambda row: f"{label} {line_of(skipped + row)}")
+
+    def _table(self, lines: _Lines, kinds: Mapping[str, str]) -> pa.Table:
+        """The rows as Arrow parses them."""
         pa, arrow_csv = extras.need("pyarrow", "io"), extras.need("pyarrow.csv", "io")
         types = {"number": pa.float64(), "boolean": pa.bool_()}
         threads = not self.live and len(lines.text) >= THREADED_BYTES
@@ -228,16 +254,26 @@ class Delimited(Reader):
             decimal_point=self.decimal,
         )
         parse = arrow_csv.ParseOptions(delimiter=self._delimiter)
+        return arrow_csv.read_csv(pa.BufferReader(lines.text), read, parse, convert)
+
+    def _table_with_numbers(self, lines: _Lines, kinds: Mapping[str, str], reason: str) -> pa.Table:
+        """The rows, with numbers that Arrow cannot parse; lines without numbers are refused."""
+        pa = extras.need("pyarrow", "io")
+        as_text = {name: "text" if kind == "number" else kind for name, kind in kinds.items()}
         try:
-            table = arrow_csv.read_csv(pa.BufferReader(lines.text), read, parse, convert)
-        except pa.ArrowInvalid as error:
-            reason = first_line(error)
-        else:
-            if table.num_rows == lines.count_rows():
-                label, line_of = f"{self.label}, line", lines.line_of
-                return RawBlock(table[skipped:], lambda row: f"{label} {line_of(skipped + row)}")
-            reason = "the rows are not as many as the lines"
-        self._refuse(lines, kinds, reason)
+            table = self._table(lines, as_text)
+        except pa.ArrowInvalid:
+            self._refuse(lines, kinds, reason)
+        columns = {name: table.column(name) for name in kinds}
+        for name in (name for name, kind in kinds.items() if kind == "number"):
+            numbers = self._numbers_in(columns[name])
+            if numbers is None:
+                self._refuse(lines, kinds, reason)
+            columns[name] = numbers
+        return pa.table(columns)
+
+    def _numbers_in(self, values: pa.ChunkedArray) -> np.ndarray | None:
+        return numbers_in(values, self._decimal, MISSING)
 
     def _refuse(self, lines: _Lines, kinds: Mapping[str, str], reason: str) -> NoReturn:
         """Refuse the first line that is wrong; for ``reason`` where no line is found wrong."""
@@ -245,9 +281,9 @@ class Delimited(Reader):
         for number, line in lines.with_rows():
             where, fields = f"{self.label}, line {number}", self._fields(line, number)
             for name, field in zip(self.names, fields, strict=True):
-                number_fits = kinds.get(name) != "number" or is_number(field, self.decimal or ".")
+                number_fits = kinds.get(name) != "number" or reads_as_number(field, self._decimal)
                 fits = kinds.get(name) != "boolean" or field.lower() in BOOLEANS
-                if not (number_fits and fits) and field not in MISSING:
+                if not (number_fits and fits) and reader.plain(field) not in MISSING:
                     expected = "true or false" if number_fits else "a number"
                     problem = f"{field!r:.60} in the column {name!r} is not {expected}"
                     raise DataError(f"{where}: {problem}; {reader.advice(name == target)}")

@@ -11,12 +11,13 @@ same float.
 
 import contextlib
 import os
+import stat
 import sys
 from typing import BinaryIO, cast
 
 import numpy as np
 
-from jboost.checkpoints.atomic import PathLike
+from jboost.checkpoints.atomic import PathLike, checked_path, claim
 from jboost.core import extras
 
 LONGEST_LINE = 256  # bytes: five numbers of at most 24 characters each, and the commas between
@@ -28,13 +29,14 @@ class Predictions(contextlib.AbstractContextManager["Predictions"]):
     ``self.length`` is how many bytes were written, all of them whole lines; a checkpoint keeps it.
     When a run goes on, the file is cut back to the ``length`` of its checkpoint, where it has the
     predictions of ``rows`` rows: the lines after that will be written again. A file that has not is
-    refused and left alone. ``length`` is None for a new file.
+    refused and left alone, and so is a file that another process writes. ``length`` is None for a
+    new file.
     """
 
     def __init__(
         self, path: PathLike, length: int | None = None, rows: int = 0, *, intervals: bool = False
     ):
-        self.path = os.fspath(path)
+        self.path = checked_path("path", path)
         bounds = ("lower", "upper") if intervals else ()
         self._columns = ["row", "target", "prediction", *bounds]
         self._header = f"{','.join(self._columns)}\n".encode()
@@ -60,7 +62,7 @@ class Predictions(contextlib.AbstractContextManager["Predictions"]):
 
     def sync(self) -> None:
         """Make what was written outlast a power failure."""
-        if not self._standard:
+        if self._is_regular():
             os.fsync(self._file.fileno())
 
     def __exit__(self, *_: object) -> None:
@@ -76,9 +78,21 @@ class Predictions(contextlib.AbstractContextManager["Predictions"]):
             return sys.stdout.buffer
         if length is not None:
             self._check(length, rows)
-            os.truncate(self.path, length)
-        # Unbuffered: after an error it is known how much of a line was written.
-        return cast("BinaryIO", open(self.path, "wb" if length is None else "ab", buffering=0))
+        # Unbuffered: after an error it is known how much of a line was written. What is in the file
+        # is cut off when the file is claimed: another process may be writing it.
+        self._file = cast("BinaryIO", open(self.path, "ab", buffering=0))  # noqa: SIM115
+        try:
+            if self._is_regular():
+                claim(self._file.fileno(), self.path)
+                self._file.truncate(self.length)
+        except BaseException:
+            self._file.close()
+            raise
+        return self._file
+
+    def _is_regular(self) -> bool:
+        """Whether predictions go to a file, and not to a pipe or a device."""
+        return not self._standard and stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
 
     def _check(self, length: int, rows: int) -> None:
         """Refuse a file whose first ``length`` bytes are not the predictions of ``rows`` rows."""

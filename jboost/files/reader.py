@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LONGEST_ROW = 2**24  # bytes; a longer row is a sign of a damaged file
+
+# Signs of numbers beside those of ASCII. Spaces that keep digits together become no-break spaces,
+# and so does the Arabic sign between thousands. Marks that nobody sees are left out.
+_SIGNS = str.maketrans(
+    dict.fromkeys("−－﹣‐‑‒–", "-")
+    | dict.fromkeys("\u2007\u2009\u202f٬", "\xa0")
+    | dict.fromkeys([0xAD, 0x61C, *range(0x200B, 0x2010), *range(0x202A, 0x202F)])
+    | dict.fromkeys([*range(0x2060, 0x2070), 0xFEFF])
+    | {"＋": "+", "﹢": "+", "．": ".", "，": ",", "ｅ": "e", "Ｅ": "e"}
+)
+_GROUPED = re.compile(r"[-+]?\d{1,3}(\xa0\d{3})+(\.\d*)?$")
+# Between thousands, and around a number. They are not read: they may be part of a code.
+_SEPARATOR, _UNITS = re.compile(r"(?<=\d)[\s'’_.,](?=\d{3}(?!\d))"), "$€£¥%‰ \xa0"
 
 
 class Reader(abc.ABC):
@@ -119,21 +133,52 @@ def holds_text(arrow_type: pa.DataType) -> bool:
     return string or types.is_string_view(arrow_type)
 
 
-def is_number(text: str, decimal: str = ".") -> bool:
-    """Whether a text reads as a real number, with the sign ``decimal`` before decimals.
+def plain(text: str) -> str:
+    """A text with the signs of numbers as ASCII has them, without invisible marks and space."""
+    return text.translate(_SIGNS).strip()
 
-    >>> is_number(" 1e3 "), is_number("nan"), is_number("1_000"), is_number("12 km")
-    (True, True, False, False)
-    >>> is_number("1,5", ","), is_number("1.5", ","), is_number("1,5")
-    (True, False, False)
+
+def number_of(text: str, decimal: str = ".") -> float | None:
+    """The number that a text reads as, or None; ``decimal`` is the sign before decimals.
+
+    Digits and signs of any script are read, and no-break spaces between groups of three digits.
+
+    >>> number_of(" 1e3 "), number_of("−１２"), number_of("٣٫٥"), number_of("1\\xa0234")
+    (1000.0, -12.0, 3.5, 1234.0)
+    >>> number_of("1_000"), number_of("12 km"), number_of("1 234"), number_of("5²")
+    (None, None, None, None)
+    >>> number_of("1,5", ","), number_of("1.5", ","), number_of("1,5")
+    (1.5, None, None)
     """
+    text = plain(text)
     if decimal != ".":
         text = text.replace(".", "_").replace(decimal, ".")
+    text = text.replace("٫", ".")  # the Arabic decimal sign, which means nothing else
+    if _GROUPED.match(text):
+        text = text.replace("\xa0", "")
     try:
-        float(text)
+        return None if "_" in text else float(text)
     except ValueError:
-        return False
-    return "_" not in text
+        return None
+
+
+def reads_as_number(text: str, decimal: str = ".") -> bool:
+    """Whether a text reads as a number; ``decimal`` is the sign before decimals."""
+    return number_of(text, decimal) is not None
+
+
+def numbers_in(
+    values: pa.ChunkedArray, decimal: str, missing: Collection[str]
+) -> np.ndarray | None:
+    """The numbers in a column of text, NaN where one is missing; None if other text is there."""
+    codes, texts = table_columns.text_codes(values)
+    numbers: list[float] = []
+    for text in texts:
+        number = None if text is None else number_of(text, decimal)
+        if number is None and text is not None and plain(text) not in missing:
+            return None
+        numbers.append(np.nan if number is None else number)
+    return np.array([*numbers, np.nan])[codes]  # the code −1, of a missing value, takes the last
 
 
 def _kind(name: str, arrow_type: pa.DataType, label: str) -> str:
@@ -156,19 +201,29 @@ def _kind(name: str, arrow_type: pa.DataType, label: str) -> str:
 
 
 def _refuse_numbers(name: str, sample: RawBlock, decimal: str | None, advised: str) -> None:
-    """Refuse a column of text if most of it are numbers, with this decimal sign or the other."""
+    """Refuse a column of text that are mostly numbers, or would be if they were written plainly."""
     codes, texts = table_columns.text_codes(sample.table.column(name))
     counts = np.bincount(codes[codes >= 0], minlength=len(texts))
     present = [(code, text) for code, text in enumerate(texts) if text is not None]
-    odd = [code for code, text in present if not is_number(text, decimal or ".")]
+    odd = [code for code, text in present if not reads_as_number(text, decimal or ".")]
     other, sign = {".": (",", "a comma"), ",": (".", "a point")}.get(decimal or "", ("", ""))
-    numbers = [code for code, text in present if other and other in text and is_number(text, other)]
+    swapped = [c for c, text in present if other and other in text and reads_as_number(text, other)]
+    unplain = [c for c, text in present if decimal and _looks_like_a_number(text)]
     if 0 < 2 * counts[odd].sum() < counts.sum():
         problem = f"is not a number, but most of the column {name!r} are; {advised}"
-    elif 2 * counts[numbers].sum() > counts.sum():
+    elif 2 * counts[swapped].sum() > counts.sum():
         would_be = f"in the column {name!r} would be a number if {sign} stood before decimals"
-        odd, problem = numbers, f"{would_be}; name the decimal sign, or {advised}"
+        odd, problem = swapped, f"{would_be}; name the decimal sign, or {advised}"
+    elif 2 * counts[unplain].sum() > counts.sum():
+        problem = f"in the column {name!r} looks like a number, but is not written as one"
+        odd, problem = [*{*odd} & {*unplain}], f"{problem}; {advised}"
     else:
         return
     row = int(np.flatnonzero(np.isin(codes, odd))[0])
     raise DataError(f"{sample.place_of(row)}: {texts[codes[row]]!r:.60} {problem}")
+
+
+def _looks_like_a_number(text: str) -> bool:
+    """Whether a text is a number but for signs between thousands, of a currency or of percent."""
+    bare = _SEPARATOR.sub("", plain(text)).strip(_UNITS)
+    return reads_as_number(bare) or reads_as_number(bare, ",")

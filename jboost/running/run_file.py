@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 from jax import Array
 
-from jboost.checkpoints import atomic
+from jboost.checkpoints import archive, atomic
 from jboost.checkpoints.archive import CheckpointError
-from jboost.checkpoints.checkpoint import inspect, read, save
+from jboost.checkpoints.checkpoint import contents, inspect, read, save
 from jboost.core import Key, Learner, State
 from jboost.running.run import checked_key
+
+ROOM = 2**17  # bytes, by which the caller's dict may grow: a command's accounts grow by 50,000
 
 
 class Reached(NamedTuple):
@@ -29,7 +31,7 @@ class RunFile:
     """A checkpoint file, written after ``every`` blocks; no other process may write to it."""
 
     def __init__(self, path: atomic.PathLike, every: int):
-        self._path = os.fspath(path)
+        self._path = atomic.checked_path("checkpoint", path)
         self._every = every
         self._blocks, self._position = 0, 0  # since, and at, the last time the file was written
         self._claim = contextlib.ExitStack()
@@ -63,18 +65,19 @@ class RunFile:
         self, model: Learner, key: Key, reached: Reached, width: int | None, *, at_once: bool
     ) -> None:
         """Write a run that has come a block further: at once, or if it is the turn."""
-        state, position, skipped, scored, error, extra = reached
-        if position == self._position:
+        if reached.position == self._position:
             return
         self._blocks += 1
         if not at_once and self._blocks < self._every:
             return
-        self._blocks, self._position = 0, position  # also if it fails: one attempt is enough
-        # The error of a model that diverged is not a number that JSON has, so it is kept as text.
-        totals = {"skipped": skipped, "scored": scored, "squared_error": repr(error)}
-        extra = {"stream": totals, "caller": extra}
-        at = {"position": position, "num_features": width}
-        save(self._path, model, state, key, extra=extra, supply_model=True, **at)
+        # Also if it fails: one attempt is enough.
+        self._blocks, self._position = 0, reached.position
+        save(self._path, model, reached.state, key, **_described(reached, width))
+
+    def check(self, model: Learner, key: Key, reached: Reached, width: int) -> None:
+        """Refuse a run that the file could not hold, before it begins."""
+        header, arrays = contents(model, reached.state, key, **_described(reached, width))
+        archive.encode(header, arrays, room=0 if reached.position else ROOM)
 
     def note(self, error: BaseException) -> None:
         """Add to an error how many rows the file holds, read from the file itself."""
@@ -89,6 +92,16 @@ class RunFile:
     def release(self) -> None:
         """Let other processes have the file."""
         self._claim.close()
+
+
+def _described(reached: Reached, width: int | None) -> dict[str, Any]:
+    """What is saved beside model, state and key, as :func:`save` takes it."""
+    # The error of a model that diverged is not a number that JSON has, so it is kept as text.
+    error = repr(reached.squared_error)
+    totals = {"skipped": reached.skipped, "scored": reached.scored, "squared_error": error}
+    extra = {"stream": totals, "caller": reached.extra}
+    at = {"position": reached.position, "num_features": width}
+    return {"extra": extra, "supply_model": True, **at}
 
 
 def _same_key(key: Array, other: Array | None) -> bool:

@@ -164,6 +164,11 @@ class StreamRun(Iterator[Block], contextlib.AbstractContextManager["StreamRun"])
             pass
         return self
 
+    def check(self, num_features: int) -> None:
+        """Refuse now what the first block would be refused for, if it has so many inputs."""
+        with naming_the_block(self.position):
+            self._check_first(np.zeros((1, num_features), jnp.result_type(float)))
+
     def close(self) -> None:
         """Stop here: write the checkpoint, end the thread and release the file."""
         if self._open:
@@ -214,12 +219,18 @@ class StreamRun(Iterator[Block], contextlib.AbstractContextManager["StreamRun"])
             return _Running(block, self._last_state, traces)
 
     def _check_first(self, xs: np.ndarray) -> None:
-        """Make the first state for inputs like these, or check the state to go on from."""
+        """Make the first state for inputs like these, or check the state to go on from.
+
+        A run that its file could not hold is refused.
+        """
         self._num_features = int(xs.shape[1])
         if self._last_state is None:
             self._last_state = initial(self.model, self._num_features, xs.dtype.name, self.key)
         else:
             check_state(self.model, self._last_state, jnp.asarray(xs), self.key)
+        if self._file is not None:
+            first = self._reached._replace(state=self._last_state, extra=self.extra)
+            self._file.check(self.model, self.key, first, self._num_features)
 
     def _complete(self, running: _Running) -> Block:
         """Wait for a block and count it."""

@@ -15,7 +15,7 @@ import jboost as jb
 pytest.importorskip("river")
 from river import checks, compose, evaluate, metrics, preprocessing
 
-from jboost.adapters import feed
+from jboost.adapters import feed, river
 from jboost.adapters.feed import Feed
 from jboost.adapters.river import OnlineRegressor
 from jboost.automatic import Seeded
@@ -39,8 +39,8 @@ def samples(count: int, names: Any = NAMES) -> list[tuple[dict[str, float], floa
 
 
 def leaves(regressor: OnlineRegressor) -> list[np.ndarray]:
-    assert regressor._feed is not None
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(regressor._feed.state)]
+    assert regressor._learned.feed is not None
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(regressor._learned.feed.state)]
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_what_was_learned_survives_growth(model: Any) -> None:
         regressor.learn_one(x, y)
     queries = [x for x, _ in samples(5, "abc")]
     before = [regressor.predict_one(x) for x in queries]
-    assert regressor._feed is not None and regressor._feed.num_features == 3
+    assert regressor._learned.feed is not None and regressor._learned.feed.setup.num_features == 3
     regressor.learn_one({"a": 0.0, "b": 0.0, "c": 0.0, "d": 1.0, "e": 1.0}, 0.0, w=0.0)
-    assert regressor._feed.num_features == 6
+    assert regressor._learned.feed.setup.num_features == 6
     after = [regressor.predict_one(x) for x in queries]
     np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-4)
 
@@ -113,8 +113,9 @@ def test_of_a_mixture_what_can_grow_does() -> None:
         regressor.learn_one(x, 1000 + y)
 
     def said(x: dict[str, float]) -> np.ndarray:
-        assert regressor._feed is not None
-        row, state = regressor._row(x).astype(np.float32), regressor._feed.state
+        assert regressor._learned.feed is not None
+        row, state = river._row(regressor._learned, x), regressor._learned.feed.state
+        row = row.astype(np.float32)
         return np.asarray(model.info(state, model.sample(state, row, 0.0))["y"])
 
     query = {"a": 1.0, "b": -1.0, "c": 0.5}
@@ -137,10 +138,10 @@ def test_a_state_whose_structure_depends_on_the_width_grows_where_it_can() -> No
     regressor = OnlineRegressor(model)
     for x, y in samples(40, "abc"):
         regressor.learn_one(x, y)
-    assert regressor._feed is not None
-    before = regressor._feed.state.learners[1].w
+    assert regressor._learned.feed is not None
+    before = regressor._learned.feed.state.learners[1].w
     regressor.learn_one({"d": 1.0, "e": 1.0}, 0.0, w=0.0)
-    np.testing.assert_array_equal(regressor._feed.state.learners[1].w[:, 3:], before)
+    np.testing.assert_array_equal(regressor._learned.feed.state.learners[1].w[:, 3:], before)
 
 
 @pytest.mark.parametrize("model", [NLMS, BOOSTED], ids=["NLMS", "boosted"])
@@ -193,9 +194,6 @@ def test_odd_samples() -> None:
     regressor.learn_one({"a": 3.0}, 1.0, w=0.0)
     for a, b in zip(before, leaves(regressor), strict=True):
         np.testing.assert_array_equal(a, b)
-    for w in (-1.0, float("nan")):
-        with pytest.raises(ValueError, match="weight must be a number >= 0"):
-            regressor.learn_one({"a": 1.0}, 1.0, w=w)
     with pytest.raises(TypeError, match="'a' must be a number; got 'red': encode it first"):
         regressor.learn_one({"a": "red"}, 1.0)
     regressor.learn_one({"a": True, ("a", 1): 2}, 1)
@@ -239,8 +237,8 @@ def test_both_programs_give_the_same_bits(monkeypatch: Any) -> None:
         key = jax.random.key(1) if model.needs_key else None
         one, many = Feed(model, 3, key), Feed(model, 3, key)
         for x, d, weight in zip(xs, ds, weights, strict=True):
-            one.learn(x, d, weight)
-        many.learn_many(xs, ds, weights)
+            one = one.learn(x, d, weight)
+        many = many.learn_many(xs, ds, weights)
         for a, b in zip(jax.tree.leaves(one.state), jax.tree.leaves(many.state), strict=True):
             np.testing.assert_array_equal(a, b)
         np.testing.assert_array_equal([one.predict(x) for x in xs], many.predict_many(xs))
@@ -259,15 +257,16 @@ def test_what_is_compiled_in_a_hurry_depends_on_the_samples_alone(monkeypatch: A
     xs = RNG.normal(size=(60, 3))
     ds = np.where(np.arange(60) % 7, xs.sum(axis=1), np.nan)
     one, many, moved = (Feed(BOOSTED, 3, jax.random.key(1)) for _ in range(3))
-    said = [(one.predict(x), one.learn(x, d))[0] for x, d in zip(xs, ds, strict=True)]
-    asked = []
+    said, asked = [], []
+    for x, d in zip(xs, ds, strict=True):
+        said.append(one.predict(x))
+        one = one.learn(x, d)
     for start in range(0, 60, 13):
         asked.append(many.predict(xs[start]))
-        many.learn_many(xs[start : start + 13], ds[start : start + 13])
+        many = many.learn_many(xs[start : start + 13], ds[start : start + 13])
     np.testing.assert_array_equal(said[::13], asked)
-    moved.learn_many(xs[:10], ds[:10])
-    moved = pickle.loads(pickle.dumps(moved))
-    moved.learn_many(xs[10:], ds[10:])
+    moved = pickle.loads(pickle.dumps(moved.learn_many(xs[:10], ds[:10])))
+    moved = moved.learn_many(xs[10:], ds[10:])
     for other in (many, moved):
         for a, b in zip(jax.tree.leaves(one.state), jax.tree.leaves(other.state), strict=True):
             np.testing.assert_array_equal(a, b)
@@ -279,22 +278,21 @@ def test_a_key_for_the_start_alone_makes_no_other_program() -> None:
     key = jax.random.key(1)
     starts = Seeded(jb.boost([network, jb.NLMS(0.5)], target_mse=0.1, dependence=0.0))
     one, other = Feed(starts, 3), Feed(starts, 3, key)
-    assert one._programs == other._programs and one.predict([1, 2, 3]) != other.predict([1, 2, 3])
+    assert one.setup.programs == other.setup.programs
+    assert one.predict([1, 2, 3]) != other.predict([1, 2, 3])
     again = pickle.loads(pickle.dumps(other))
     assert again.predict([1, 2, 3]) == other.predict([1, 2, 3])
     draws = Seeded(jb.boost(NLMS, 3, target_mse=30.0, mode=jb.RandomUpdate()))
     one, other = Feed(draws, 3), Feed(draws, 3, key)
-    assert one._programs != other._programs
+    assert one.setup.programs != other.setup.programs
     for x, y in samples(100, "abc"):  # of twenty, both may skip the same
-        for each in (one, other):
-            each.learn([*x.values()], y)
+        one, other = (each.learn([*x.values()], y) for each in (one, other))
     assert one.predict([1, 2, 3]) != other.predict([1, 2, 3])
 
 
 def test_float64_where_it_is_on(x64: None) -> None:
     xs = RNG.normal(size=(40, 3))
-    wide = Feed(jb.NLMS(0.5), 3)
-    wide.learn_many(xs, xs.sum(axis=1))
+    wide = Feed(jb.NLMS(0.5), 3).learn_many(xs, xs.sum(axis=1))
     assert wide.predict_many(xs).dtype == wide.state.w.dtype == np.float64
     again = pickle.loads(pickle.dumps(wide))
     np.testing.assert_array_equal(again.predict_many(xs), wide.predict_many(xs))

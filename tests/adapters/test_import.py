@@ -31,8 +31,7 @@ assert not changed and dict(jax.config.values).keys() == before.keys(), changed
 ASKED = """
 jboost.adapters.compute_in_calling_thread()
 from jboost.adapters.feed import Feed
-feed = Feed(jboost.NLMS(step_size=1.0, epsilon=0.0), 1)
-feed.learn([1.0], 3.0)
+feed = Feed(jboost.NLMS(step_size=1.0, epsilon=0.0), 1).learn([1.0], 3.0)
 assert feed.predict([2.0]) == 6.0 and not jax.config.values["jax_cpu_enable_async_dispatch"]
 """
 

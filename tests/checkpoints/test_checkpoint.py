@@ -27,6 +27,7 @@ from jboost.checkpoints.checkpoint import CheckpointError, inspect, load, read, 
 from jboost.checkpoints.description import Store, describe, rebuild
 from jboost.core import Learner, Sample, State, model, pytree, static
 from jboost.core.template import template
+from jboost.running.stream import run_stream
 
 KEY = jax.random.key(7)
 SMALL = jb.SGD(step_size=0.1)
@@ -380,3 +381,44 @@ def test_a_file_older_than_a_field(tmp_path: Path) -> None:
     assert load(path, model=bag)[0] is bag
     with pytest.raises(CheckpointError, match=r"model\.words is 'w' in the file and 'v'"):
         load(path, model=Bag(0.5, words="v"))
+
+
+@pytest.mark.parametrize("path", [b"a", 7, None, "a\0b"])
+def test_what_is_no_path_is_named(path: Any) -> None:
+    for call in (
+        lambda: save(path, SMALL, SMALL.init(2)),
+        lambda: load(path),
+        lambda: inspect(path),
+    ):
+        with pytest.raises(TypeError, match=r"path must be a path, as text.*; got "):
+            call()
+    if path is not None:
+        with pytest.raises(TypeError, match=r"checkpoint must be a path, as text.*; got "):
+            run_stream(SMALL, stream(3), checkpoint=path)
+
+
+def nested(depth: int, kind: str) -> dict[str, Any]:
+    inner: Any = 0
+    for _ in range(depth - 1):
+        inner = {"a": inner} if kind == "dicts" else [inner]
+    return {"a": inner}
+
+
+@pytest.mark.parametrize("kind", ["dicts", "lists"])
+@pytest.mark.parametrize("depth", [1, 100, 101, 900, 5_000, 100_000])
+def test_how_deep_extra_may_be(depth: int, kind: str, tmp_path: Path) -> None:
+    extra = nested(depth, kind)
+    if depth > 100:
+        with pytest.raises(ValueError, match="extra must be nested at most 100 levels deep"):
+            save(tmp_path / "a", SMALL, SMALL.init(2), extra=extra)
+        assert not os.listdir(tmp_path)
+    else:
+        save(tmp_path / "a", SMALL, SMALL.init(2), extra=extra)
+        assert read(tmp_path / "a").extra == extra
+
+
+def test_extra_that_holds_itself(tmp_path: Path) -> None:
+    extra: dict[str, Any] = {}
+    extra |= {"a": [extra, extra], "b": extra}
+    with pytest.raises(ValueError, match="extra must be nested at most 100 levels"):
+        save(tmp_path / "a", SMALL, SMALL.init(2), extra=extra)

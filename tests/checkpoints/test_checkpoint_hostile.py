@@ -290,6 +290,7 @@ def sgd(**fields: Any) -> Any:
         (replaced(position=-1), "position"),
         (replaced(position="x"), "position"),
         (replaced(extra=3), "cannot be rebuilt"),
+        (replaced(extra={"a": json.loads("[" * 150 + "]" * 150)}), "extra must be nested at most"),
         (lambda header, arrays: header.pop("keys") and None, "cannot be rebuilt"),
         (lambda header, arrays: arrays | {"other": np.zeros(1)}, "arrays are not those"),
         (lambda header, arrays: {"../../w": arrays["state.w"]}, "arrays are not those"),
@@ -323,6 +324,22 @@ def test_the_command_shows_any_file_safely(
     main(["inspect", str(tmp_path / "a")])
     shown = "".join(capsys.readouterr())
     assert expected in shown and "Traceback" not in shown and "\x1b" not in shown
+    assert main(["inspect", str(tmp_path / "a"), "--json"]) in (0, 1)
+    shown = "".join(capsys.readouterr())
+    assert shown.startswith(("{", "jboost: error: ")) and "\x1b" not in shown
+
+
+@pytest.mark.parametrize("depth", [900, 5_000, 100_000])
+def test_headers_nested_deeply(depth: int, good: bytes, tmp_path: Path, capsys: Any) -> None:
+    def deep(header: dict[str, Any]) -> bytes:
+        text = json.dumps(header | {"extra": {"a": "deep"}})
+        return text.replace('"deep"', "[" * depth + "]" * depth).encode()
+
+    forge(tmp_path / "a", good, deep)
+    assert_refused(tmp_path / "a", "header cannot be read|do not trust it|extra must be nested")
+    for words in ([], ["--json"]):
+        assert main(["inspect", str(tmp_path / "a"), *words]) == 1
+        assert capsys.readouterr().err.startswith(f"jboost: error: {tmp_path}/a ")
 
 
 MEASURED = """
@@ -352,7 +369,7 @@ def test_memory_of_the_whole_process(good: bytes, tmp_path: Path) -> None:
         [
             claim("state.w", "float32", [2**60]),
             claim("state.w", "uint8", [2**31]),
-            lambda header: b"[" + b"[]," * 600_000 + b"[]]",
+            lambda header: b"[" + b"[]," * 1_390_000 + b"[]]",
             with_header(arrays=[[f"a{i}", "float32", []] for i in range(60_000)]),
         ]
     ):

@@ -23,9 +23,10 @@ from support import memory
 import jboost as jb
 from jboost import catalogue
 from jboost.automatic import auto
-from jboost.checkpoints import checkpoint
+from jboost.checkpoints import archive, checkpoint
 from jboost.cli import main
 from jboost.files import delimited, predictions, sources
+from jboost.running import run_file
 
 pytest.importorskip("pyarrow")
 Image = pytest.importorskip("PIL.Image")
@@ -512,6 +513,56 @@ def test_a_model_that_does_not_fit_is_refused_at_once(folder: Path, capsys: Any)
     assert re.search(r"with 64,000 columns this model takes \d+ GB", capsys.readouterr().err)
 
 
+def test_a_checkpoint_that_cannot_be_written_is_refused_at_once(
+    folder: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 2**22)
+
+    def wide(length: int) -> None:
+        names = ",".join(f"{i:05}{'n' * (length - 5)}" for i in range(6_000))
+        Path("wide.csv").write_text(f"{names},y\n" + ("1," * 6_000 + "2\n") * 3)
+
+    keep = ("wide.csv", "--target", "y", *FAST, "--checkpoint", "c", "--predictions", "o.csv")
+    Path("o.csv").write_text("what was there")
+    wide(800)
+    assert run(*keep) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1
+    assert re.match(r"jboost: error: the description takes 5,\d+,\d+ bytes, and a checkpoint", err)
+    assert "c is not there: no row was kept" in err
+    assert Path("o.csv").read_text() == "what was there" and not Path("c").exists()
+    wide(400)
+    assert run(*keep) == 0
+    assert run(*keep, "--resume") == 0
+
+
+@pytest.mark.parametrize("spare", [-2_000, 2_000])
+def test_accounts_that_grow_still_fit_into_the_checkpoint(
+    spare: int, folder: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    """A run that begins also ends, and is resumed, however near it is to the limit."""
+    words = (
+        "data.csv", "--target", "y", "--model", "bsgd_wu", "--intervals", "0.9", "--report",
+        "r.html", "--checkpoint",
+    )  # fmt: skip
+    sizes: list[int] = []
+    encode = archive.encode
+
+    def measured(*args: Any, **options: Any) -> bytes:
+        sizes.append(len(encode(*args, **options)))
+        return encode(*args, **options)
+
+    monkeypatch.setattr(archive, "encode", measured)
+    Path("data.csv").write_text(csv(1_500))
+    assert run(*words, "c") == 0
+    assert max(sizes) - sizes[0] < run_file.ROOM
+    monkeypatch.setattr(archive, "LARGEST_HEADER", sizes[0] + run_file.ROOM + spare)
+    assert run(*words, "d") == (1 if spare < 0 else 0)
+    if spare > 0:
+        Path("data.csv").write_text(csv(1_600))
+        assert run(*words, "d", "--resume") == 0
+
+
 def test_missing_inputs_by_each_policy(folder: Path, capsys: Any) -> None:
     Path("gaps.csv").write_text(csv(40) + ",1,2\n" + csv(5).partition("\n")[2])
     for policy, status, words in [
@@ -589,7 +640,7 @@ def test_sweep_finds_what_single_runs_find(folder: Path, capsys: Any) -> None:
         assert message in capsys.readouterr().err
     before = Path("data.csv").read_bytes()
     assert main(["sweep", "data.csv", "--target", "y", *FAST, *grid, "--table", "data.csv"]) == 2
-    assert "data.csv is the file to learn; write to another" in capsys.readouterr().err
+    assert "data.csv is the file to learn and the file of --table" in capsys.readouterr().err
     assert Path("data.csv").read_bytes() == before
 
 

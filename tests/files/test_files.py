@@ -258,8 +258,8 @@ def test_tabs_are_the_delimiter_of_a_tsv(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"delimiter": "::"}, "delimiter must be one character; got '::'"),
-        ({"decimal": "::"}, "decimal must be one character; got '::'"),
+        ({"delimiter": "::"}, "delimiter must be one character of ASCII; got '::'"),
+        ({"decimal": "::"}, "decimal must be one character of ASCII; got '::'"),
         ({"encoding": "utf-16"}, "extends ASCII; got 'utf-16'"),
         ({"encoding": "klingon"}, "must be one that Python knows .*; got 'klingon'"),
         ({"missing": "ignore"}, "missing must be one of 'keep', 'skip', 'raise'"),

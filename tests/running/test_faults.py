@@ -24,6 +24,7 @@ import jboost as jb
 from jboost.checkpoints.checkpoint import inspect, read
 from jboost.cli import main
 from jboost.commands import run as command
+from jboost.core import model
 from jboost.running import stream as driver
 from jboost.running.stream import run_stream
 
@@ -142,14 +143,50 @@ def test_a_process_that_came_between(
 
     def other_first(*args: Any) -> Any:
         monkeypatch.setattr(command, "_outcome", outcome)
-        assert run(*words) == 0
+        assert run("data.csv", "--resume") == 0
         return outcome(*args)
 
     monkeypatch.setattr(command, "_outcome", other_first)
     assert run(*words) == 1
     assert "c was written by another process; start again" in capsys.readouterr().err
-    assert Path("o.csv").read_text().count("\n") == 1 + len(LINES)
+    assert not before or Path("o.csv").read_text().count("\n") == 1 + before
     assert_as_if_nothing_happened(LINES)
+
+
+# --- what no file can hold -----------------------------------------------------------------------
+
+
+@model
+class Unsavable(jb.Learner):
+    """Its state is of a dtype that no checkpoint holds."""
+
+    def init(self, num_features: int, dtype: Any = None, *, key: Any = None) -> Any:
+        return jnp.zeros(num_features, jnp.int4)
+
+    def predict(self, state: Any, x: Any) -> Any:
+        return x[0]
+
+    def learn(self, state: Any, sample: Any) -> Any:
+        return state
+
+
+@pytest.mark.parametrize(
+    ("learner", "extra", "message"),
+    [
+        (Unsavable(), {}, "must be of dtype .*; got int4"),
+        (MODEL, {"a": "x" * 2**22}, "the description takes 4,19.,... bytes"),
+        (MODEL, {"a": object()}, "extra must be a dict that JSON can hold"),
+    ],
+)
+def test_a_run_that_no_file_can_hold_is_refused_before_it_learns(
+    learner: Any, extra: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    stream = run_stream(learner, blocks(), checkpoint=tmp_path / "c", ahead=0)
+    stream.extra |= extra
+    with pytest.raises((TypeError, ValueError), match=message) as caught:
+        stream.finish()
+    assert stream.state is None and stream.position == 0 and not os.listdir(tmp_path)
+    assert caught.value.__notes__ == [f"{tmp_path}/c is not there: no row was kept"]
 
 
 # --- memory --------------------------------------------------------------------------------------
