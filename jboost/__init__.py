@@ -21,6 +21,7 @@ from jboost.combiners.refined import Refined, ScaleAlike
 from jboost.core import Learner, Transform, model, static
 from jboost.core import metrics as metrics
 from jboost.core.squared_errors import ase
+from jboost.engine.cache import cache
 from jboost.learners import NLMS, SGD, ForwardNewton, GaussNewton, Gradient, Newton, PiecewiseLinear
 from jboost.learners import networks as networks
 from jboost.paper import streams
@@ -97,7 +98,7 @@ __all__ = [
     "Newton", "OnChange", "Pending", "PiecewiseLinear", "PoissonReuse", "Polynomial",
     "RandomFourier", "RandomUpdate", "Refined", "Scale", "ScaleAlike", "ScaleTarget", "Scored",
     "Select", "SelfTuning", "Transform", "Uniform", "WeightColumn", "Weighted", "ase", "auto",
-    "bnm_dr", "bnm_ru", "bnm_wu", "boost", "bsgd_dr", "bsgd_ru", "bsgd_wu", "datasets",
+    "bnm_dr", "bnm_ru", "bnm_wu", "boost", "bsgd_dr", "bsgd_ru", "bsgd_wu", "cache", "datasets",
     "hypergradient", "load", "model", "mse", "pipeline", "run", "save", "static", "streams",
     "sweep", "targets", "theory", "tune",
 ]  # fmt: skip

@@ -54,6 +54,7 @@ NAMES = [
     "hypergradient",
     "tune",
     "boost",
+    "cache",
     "bsgd_wu",
     "bsgd_dr",
     "bsgd_ru",

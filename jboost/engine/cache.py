@@ -1,0 +1,91 @@
+"""Compiled programs that are kept between processes, in a folder of the user's.
+
+JAX writes the programs and reads them; this module chooses the folder and bounds its size. Several
+processes may share the folder. A file that is damaged or half written is compiled again.
+"""
+
+import contextlib
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+
+VARIABLE = "JBOOST_CACHE"  # the environment variable that names the folder, or says "off"
+OFF = "off"
+LARGEST = 2**29  # bytes that the folder may hold; programs not used for longest are removed
+SOONEST = 0.05  # seconds: a program that compiles in less is not worth a file
+
+
+def cache(folder: str | os.PathLike[str] | None = None, *, clear: bool = False) -> Path | None:
+    """Keep compiled programs between processes from now on, and return the folder they are in.
+
+    The first run of a model in a later process then takes the program from there instead of
+    compiling it. Predictions are the same bits. Where JAX has a folder already, as by
+    ``jax_compilation_cache_dir``, that folder is left as it is.
+
+    Args:
+      folder: where to keep the programs. By default the environment variable ``JBOOST_CACHE`` says
+        it, else it is ``jboost`` in the user's cache folder. "off" switches the cache off.
+      clear: whether to remove what the folder holds.
+
+    >>> import tempfile, jboost as jb
+    >>> jb.cache(tempfile.mkdtemp()) == jb.cache("off")
+    False
+    """
+    chosen = os.fspath(folder if folder is not None else os.environ.get(VARIABLE) or default())
+    if chosen == OFF:
+        _use(None)
+        return None
+    path = Path(chosen).expanduser().absolute()
+    theirs = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
+    if folder is None and theirs and Path(theirs) != path:
+        return Path(theirs)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = f"{path} cannot be made ({error})"
+        warnings.warn(f"compiled programs are not kept: {reason}", stacklevel=2)
+        return None
+    _bound(path, 0 if clear else LARGEST)
+    _use(path)
+    return path
+
+
+def default() -> Path:
+    """Return the folder of the user's cache that is jboost's."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "jboost" / "programs"
+
+
+def _use(path: Path | None) -> None:
+    from jax.experimental.compilation_cache import compilation_cache
+
+    settings = {
+        "jax_compilation_cache_dir": None if path is None else str(path),
+        "jax_persistent_cache_min_compile_time_secs": SOONEST,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()  # JAX looks at the folder only once
+
+
+def _bound(path: Path, largest: int) -> None:
+    """Remove the programs that were not used for longest, until the rest is small enough."""
+    total = 0
+    for _, size, file in sorted(_programs(path), reverse=True):
+        total += size
+        if total > largest:
+            with contextlib.suppress(OSError):  # another process may have removed it
+                file.unlink()
+
+
+def _programs(path: Path) -> Iterator[tuple[float, int, Path]]:
+    """Yield when each program was last used, its size and its file."""
+    for file in path.iterdir():
+        with contextlib.suppress(OSError):
+            if file.name.startswith("jit_") and file.is_file():
+                found = file.stat()
+                yield max(found.st_atime, found.st_mtime), found.st_size, file
