@@ -23,14 +23,16 @@ class Common(TypedDict, total=False):
 
 
 def _sgd(m: int, mode: Mode, target_mse: Number, step_size: Number, common: Common) -> Boosted:
-    learner = SGD(step_size, guard=not common.get("literal", False))
+    literal = checks.flag("literal", common.get("literal", False))
+    learner = SGD(step_size, guard=not literal)
     return boost(learner, m, target_mse=target_mse, mode=mode, **common)
 
 
 def _newton(
     m: int, mode: Mode, target_mse: Number, forgetting: Number, ridge: Number, common: Common
 ) -> Boosted:
-    cap = None if common.get("literal", False) else AUTOMATIC
+    literal = checks.flag("literal", common.get("literal", False))
+    cap = None if literal else AUTOMATIC
     learner = Newton(forgetting, ridge, max_variance=cap)
     return boost(learner, m, target_mse=target_mse, mode=mode, **common)
 

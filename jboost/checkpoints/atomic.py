@@ -15,6 +15,8 @@ import stat
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from jboost.core import checks
+
 try:
     import fcntl
 except ImportError:  # the system is not POSIX: no locks, so leftovers stay and nobody is refused
@@ -119,7 +121,7 @@ def checked_path(name: str, path: object) -> str:
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str) or "\0" in text:
         allowed = "a path, as text or as a pathlib.Path, without zero bytes"
-        raise TypeError(f"{name} must be {allowed}; got {path!r:.100}")
+        raise TypeError(f"{name} must be {allowed}; got {checks.shown(path)}")
     return text
 
 

@@ -23,8 +23,11 @@ from jboost.checkpoints.description import (
     refuse_narrowing,
 )
 from jboost.core import Key, Learner, State, checks
+from jboost.core.guards import mismatch
 from jboost.core.learner import instance
-from jboost.core.template import mismatch, size_of, template
+from jboost.core.template import size_of, template
+
+LARGEST_POSITION = 2**63 - 1
 
 
 class Checkpoint(NamedTuple):
@@ -101,18 +104,19 @@ def contents(
 ) -> tuple[archive.Header, archive.Arrays]:
     """The header and the arrays that :func:`save` would write; the arguments are the same."""
     instance("model", model)
+    supply_model = checks.flag("supply_model", supply_model)
     if key is not None:
         checks.key("key", key)
     if num_features is not None:
         num_features = checks.whole("num_features", num_features, at_least=1)
     if position is not None:
-        position = checks.whole("position", position, at_least=0)
+        position = checks.whole("position", position, at_least=0, at_most=LARGEST_POSITION)
     refuse_deep("extra", extra)
     try:
         extra = json.loads(json.dumps(dict(extra or {}), allow_nan=False))
     except (TypeError, ValueError) as error:
         problem = f"extra must be a dict that JSON can hold ({error})"
-        raise TypeError(f"{problem}; got {extra!r:.200}") from None
+        raise TypeError(f"{problem}; got {checks.shown(extra)}") from None
     header, store = {"jax": jax.__version__, "position": position, "extra": extra}, Store()
     header["model"] = describe(model, store, opaque=supply_model)
     store.put_leaves("state", state)
@@ -157,7 +161,7 @@ def read(path: PathLike, model: Learner | None = None) -> Checkpoint:
         key = store.take_jax("key") if "key" in arrays else None
         state = _rebuild_state(model, header, store, key)
         if (position := header["position"]) is not None:
-            checks.whole("position", position, at_least=0)
+            checks.whole("position", position, at_least=0, at_most=LARGEST_POSITION)
         refuse_deep("extra", header["extra"])
         return Checkpoint(model, state, key, position, dict(header["extra"]))
 

@@ -134,7 +134,7 @@ def describe(model: object, store: Store, *, opaque: bool = False) -> Any:
             return {"class": name, "fields": fields}
         if not static:
             required = "a number, an array or a model"
-            raise TypeError(f"{path} must be {required} to be saved; got {value!r:.100}")
+            raise TypeError(f"{path} must be {required} to be saved; got {checks.shown(value)}")
         if not opaque:
             raise TypeError(
                 f"{path} is {_qualified_name(value)}, which a file cannot hold. Save with "
@@ -183,9 +183,10 @@ def rebuild(description: object, store: Store) -> Any:
                         )
                     is_static = bool(fields[key].metadata.get("static"))
                     values[key] = decode(value, f"{path}.{key}", is_static, depth + 1)
-                # The constructor, which may convert or refuse values, is called only to fill in
-                # the defaults of fields that the class got after the file was written.
-                node = object.__new__(cls) if len(values) == len(fields) else cls(**values)
+                # The constructor refuses values that are not allowed, such as absurd sizes, and
+                # fills in the defaults of fields that the class got after the file was written. It
+                # may also convert values, which are then set to exactly what was saved.
+                node = cls(**values)
                 for key, value in values.items():
                     object.__setattr__(node, key, value)
                 return node

@@ -12,6 +12,7 @@ from jboost.core import checks
 from jboost.core.numerics import Ring, Sum, dtype_of, usable
 from jboost.core.pytree import DType, Number, model, static
 
+LONGEST_WINDOW = 10**8  # samples, whose terms take most of a gigabyte
 Bound = ArrayLike | None  # of an interval, or of a column of intervals; None where there is none
 
 
@@ -52,7 +53,7 @@ class Metric:
     of_intervals: ClassVar[bool] = False  # whether it uses low and high
 
     def __post_init__(self) -> None:
-        count = checks.or_none(checks.a_whole_number(at_least=1))
+        count = checks.or_none(checks.a_whole_number(at_least=1, at_most=LONGEST_WINDOW))
         checks.fields(self, fading=checks.a_number(above=0, at_most=1), window=count)
         if self.window is not None and (checks.is_traced(self.fading) or self.fading != 1):
             both = f"fading={self.fading!r} and window={self.window!r}"

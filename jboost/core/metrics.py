@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 from jboost.core import checks
 from jboost.core.learner import State
 from jboost.core.metric import Answer, Bound, Metric, MetricState, ratio
-from jboost.core.numerics import Ring, Sum, long_sum, real
+from jboost.core.numerics import Ring, Sum, floats, long_sum
 from jboost.core.pytree import DType, Number, model
 
 
@@ -170,6 +170,7 @@ def evaluate(
     >>> {name: round(float(value), 3) for name, value in values.items()}
     {'MASE': 0.737, 'MSE': 0.169}
     """
+    check(metrics)
     return _fold(metrics, _columns(ds, prediction, low, high), False)
 
 
@@ -181,6 +182,7 @@ def curve(
     >>> curve(MSE(), [0.0, 1.0], [2.0, 1.0]).tolist()
     [4.0, 2.0]
     """
+    check(metrics)
     return _fold(metrics, _columns(ds, prediction, low, high), True)
 
 
@@ -199,6 +201,12 @@ def value(metrics: Metrics, states: State) -> Any:
     return _each(lambda metric, state: metric.value(state), metrics, states)
 
 
+def check(metrics: Metrics) -> None:
+    """Refuse what is neither a metric nor a pytree of metrics."""
+    for metric in jax.tree.leaves(metrics, is_leaf=is_metric) or [metrics]:
+        checks.instance("metrics", metric, Metric, "a metric such as MSE(), or several")
+
+
 def is_metric(node: object) -> bool:
     """Return whether a node of a pytree is a metric: where :func:`jax.tree.map` is to stop."""
     return isinstance(node, Metric)
@@ -209,9 +217,10 @@ _each = partial(jax.tree.map, is_leaf=is_metric)
 
 def _columns(ds: ArrayLike, prediction: ArrayLike, *bounds: Bound) -> tuple[Array | None, ...]:
     """Return ds, prediction, low and high, of one length and dtype; None stays None."""
-    T, dtype = jnp.shape(real(ds)), real(prediction).dtype
-    columns = (ds, prediction, *bounds)
-    arrays = [None if column is None else real(column) for column in columns]
+    both = floats("ds", ds, "(T,)"), floats("prediction", prediction, "(T,)")
+    T, dtype = both[0].shape, both[1].dtype
+    named = zip(("low", "high"), bounds, strict=True)
+    arrays = [*both, *(None if b is None else floats(name, b, "(T,)") for name, b in named)]
     for name, array in zip(("ds", "prediction", "low", "high"), arrays, strict=True):
         if array is not None and (len(T) != 1 or T[0] == 0 or array.shape != T):
             raise ValueError(f"{name} must be (T,), T ≥ 1, like ds; got {array.shape}, ds {T}")

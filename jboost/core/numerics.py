@@ -28,9 +28,13 @@ LARGEST_TABLE = 7  # repeats up to which a table of all powers is faster than do
 
 def dtype_of(dtype: DType) -> jnp.dtype:
     """Return the dtype of a state: the one asked for, or JAX's default float."""
-    chosen = jnp.dtype(jnp.result_type(float) if dtype is None else dtype)
-    if not jnp.issubdtype(chosen, jnp.floating):
-        raise TypeError(f"dtype must be one of real numbers, such as float32; got {chosen}")
+    try:
+        chosen = jnp.dtype(jnp.result_type(float) if dtype is None else dtype)
+    except (TypeError, ValueError):
+        chosen = None
+    if chosen is None or not jnp.issubdtype(chosen, jnp.floating):
+        got = chosen or checks.shown(dtype)
+        raise TypeError(f"dtype must be one of real numbers, such as float32; got {got}")
     return chosen
 
 
@@ -54,6 +58,12 @@ def real(values: ArrayLike) -> Array:
     array = jnp.asarray(values)
     floats = jnp.issubdtype(array.dtype, jnp.floating)
     return array if floats else array.astype(jnp.result_type(float))
+
+
+def floats(name: str, values: Any, shape: str) -> Array:
+    """Return real numbers that a caller passed as floats; the arguments are as for `as_array`."""
+    with np.errstate(all="ignore"):  # beyond float32 is infinite
+        return real(as_array(name, values, shape))
 
 
 def cast(array: Array | np.ndarray, dtype: DTypeLike) -> Array:

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jboost.core.numerics import as_array, cast, in_rows, long_sum, real, usable
+from jboost.core.numerics import as_array, cast, floats, in_rows, long_sum, usable
 
 
 def mean_squared_error(prediction: ArrayLike, ds: ArrayLike) -> Array:
@@ -31,7 +31,8 @@ def ase(prediction: ArrayLike, ds: ArrayLike) -> Array:
 
 def squared_errors(prediction: ArrayLike, ds: ArrayLike) -> tuple[Array, Array]:
     """Return (d̂ − d)², 0 where d is not usable, and the flags of the usable d; both (T,)."""
-    prediction, targets = real(prediction), as_array("ds", ds, "(T,)")
+    prediction = floats("prediction", prediction, "(T,)")
+    targets = as_array("ds", ds, "(T,)")
     if prediction.ndim != 1 or prediction.shape != targets.shape:
         shapes = f"got prediction {prediction.shape} and ds {targets.shape}"
         raise ValueError(f"prediction and ds must both be (T,); {shapes}")

@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 
 from jboost.core import DType, Key, Learner, State, checks
 from jboost.core.learner import instance
-from jboost.core.numerics import dtype_of
+from jboost.core.numerics import as_array, dtype_of
 from jboost.core.step import Trace
 from jboost.engine.kernel import key_words
 from jboost.engine.loop import plan_for
@@ -26,6 +26,7 @@ from jboost.engine.packing import Packing
 from jboost.engine.pieces import samples_per_call
 from jboost.fleets import loops
 from jboost.running.run import checked_key, checked_stream
+from jboost.sweeps import devices as hardware
 from jboost.sweeps.devices import SPLIT, Device, sharding_of
 from jboost.sweeps.jobs import example_state
 
@@ -73,9 +74,10 @@ class Fleet:
         self.model = instance("model", model)
         self.num_streams = checks.whole("num_streams", num_streams, at_least=1)
         self.num_features = checks.whole("num_features", num_features, at_least=1)
-        self.key = checked_key(key) if model.needs_key else None
+        key = checked_key(model, key)
+        self.key = key if model.needs_key else None
         self.dtype = dtype_of(dtype)
-        self._devices = tuple(jax.local_devices() if devices is None else devices)
+        self._devices = hardware.checked(jax.local_devices() if devices is None else devices)
         self._rows_per_device = -(-self.num_streams // len(self._devices))
         if schedule is None:
             schedule = "rows" if self._devices[0].platform == "cpu" else "rounds"
@@ -120,9 +122,8 @@ class Fleet:
         streams = self._checked_ids(ids, len(inputs))
         if inputs.shape[1] != self.num_features:
             raise ValueError(f"xs must have {self.num_features} columns; got shape {inputs.shape}")
+        state, donate = self._checked_state(state), checks.flag("donate", donate)
         devices, most = len(self._devices), self._rows_per_device
-        if state.words.shape != (devices, most, self._spec.packing.width):
-            raise ValueError("state does not belong to this fleet; pass what init or run returned")
         inputs, targets = np.asarray(inputs, self.dtype), np.asarray(targets, self.dtype)
         words = state.words if donate else state.words.copy()
         run, calls = loops.RUN[self._spec.loop], []
@@ -146,7 +147,8 @@ class Fleet:
         """Return the model's states of the named streams, or of all, stacked for ``save``."""
         streams = np.arange(self.num_streams) if ids is None else self._checked_ids(ids)
         device, row = streams % len(self._devices), streams // len(self._devices)
-        return jax.vmap(self._spec.packing.unpack)(state.words[device, row])
+        words = self._checked_state(state).words[device, row]
+        return jax.vmap(self._spec.packing.unpack)(words)
 
     def from_states(self, states: State) -> FleetState:
         """Return the fleet's state from the stacked states of all streams."""
@@ -162,8 +164,16 @@ class Fleet:
         padded = np.arange(self._rows_per_device * len(self._devices), dtype=np.int32)
         return np.minimum(padded, self.num_streams - 1).reshape(-1, len(self._devices)).T
 
+    def _checked_state(self, state: FleetState) -> FleetState:
+        advice = "the state that init or run of this fleet returned"
+        checks.instance("state", state, FleetState, advice)
+        shape = (len(self._devices), self._rows_per_device, self._spec.packing.width)
+        if jnp.shape(state.words) != shape:
+            raise ValueError(f"state must be {advice}; got one of another fleet")
+        return state
+
     def _checked_ids(self, ids: ArrayLike | Sequence[int], rows: int | None = None) -> np.ndarray:
-        array = np.asarray(ids)
+        array = np.asarray(as_array("ids", ids, "(n,)"))
         if array.ndim != 1 or rows not in (None, len(array)):
             shape = "(n,)" if rows is None else f"({rows},), one for each row of xs"
             raise ValueError(f"ids must have shape {shape}; got {array.shape}")

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jboost.core import checks
+from jboost.core.numerics import as_array
 
 Floats = NDArray[np.float64]
 
@@ -26,13 +27,20 @@ def require(name: str, value: object, met: ArrayLike, requirement: str) -> None:
 
 def arrays_of(**named: tuple[ArrayLike, int]) -> list[Floats]:
     """Return finite arrays, each passed with its number of axes, that are equally long."""
-    arrays = [np.asarray(values, np.float64) for values, _ in named.values()]
+    arrays = [floats(name, values) for name, (values, _) in named.items()]
     for array, (name, (_, ndim)) in zip(arrays, named.items(), strict=True):
         fits = array.ndim == ndim and array.size > 0 and len(array) == len(arrays[0])
         shape = f"shape {array.shape}{'' if np.isfinite(array).all() else ', not finite'}"
         requirement = f"finite, of {ndim} axes and as long as {next(iter(named))}"
         require(name, shape, fits and np.isfinite(array), requirement)
     return arrays
+
+
+def floats(name: str, values: ArrayLike) -> Floats:
+    """Return a number or an array of numbers as an array; there must be one at least."""
+    array = np.asarray(as_array(name, values, "of any"), np.float64)
+    require(name, "an empty array", array.size > 0, "a number or an array of numbers")
+    return array
 
 
 def weights(lam: ArrayLike) -> Floats:

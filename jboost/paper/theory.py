@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jboost.core import checks
-from jboost.paper.arguments import Floats, arrays_of, positive, require, weights
+from jboost.paper.arguments import Floats, arrays_of, floats, positive, require, weights
 
 Flags = NDArray[np.bool_]
 Mode = Literal["WU", "DR", "RU"]
@@ -109,7 +109,7 @@ def learners_bound(
     s2, k = positive("guarantee", guarantee, at_most=0.25), positive("kappa", kappa, below=1)
     sm2 = positive("target_mse", target_mse, at_most=1)
     b = s2 ** positive("dependence", dependence)
-    if corrected:
+    if checks.flag("corrected", corrected):
         rho = b**sm2 * (1 + 4 * s2 * (1 / b - 1))
         return 1 / (k * (1 - rho)) if rho < 1 else math.nan
     s = math.sqrt(s2)
@@ -152,7 +152,7 @@ def weight_conditions(
     """
     n, u, z, a, alpha = _letters(k, delta, zeta2, target_mse, dependence)
     with np.errstate(all="ignore"):  # the root of a negative is nan, and makes `second` false
-        if corrected:
+        if checks.flag("corrected", corrected):
             root2, x = (1 + 4 * a) ** 2 - 8 * (n + 1) * a**2, 2 * a - 2 * z / alpha
             second = np.abs((n + 1) * x - 1 - 4 * a) < np.sqrt(root2)
         else:
@@ -219,6 +219,7 @@ def updates(lam: ArrayLike, mode: Mode, max_reuse: int = 5, *, corrected: bool =
     """
     w, K = weights(lam), checks.whole("max_reuse", max_reuse, at_least=1)
     checks.choice("mode", mode, get_args(Mode))
+    corrected = checks.flag("corrected", corrected)
     return {"WU": np.ones_like(w), "RU": w, "DR": np.ceil(K * w) if corrected else K * w}[mode]
 
 
@@ -253,7 +254,7 @@ def regret(
     [1.0, 1.5, 1.0]
     """
     p, x, d = arrays_of(prediction=(prediction, 1), xs=(xs, 2), ds=(ds, 1))
-    ends = np.asarray(np.arange(1, len(d) + 1) if times is None else times, np.float64)
+    ends = floats("times", np.arange(1, len(d) + 1) if times is None else times)
     rising = ends.ndim == 1 and np.diff(ends, prepend=0) > 0
     whole = (ends == np.floor(ends)) & (ends <= len(d))
     require("times", times, rising & whole, f"whole numbers rising within 1..{len(d)}")
@@ -271,7 +272,7 @@ def regret_slope(regret: ArrayLike, times: ArrayLike | None = None) -> float:
     >>> round(regret_slope([1.0, 3.0, 5.0], times=[10, 100, 1000]) * math.log(10), 9)
     2.0
     """
-    every = np.arange(1, np.size(regret) + 1)
+    every = np.arange(1, floats("regret", regret).size + 1)
     R, t = arrays_of(regret=(regret, 1), times=(every if times is None else times, 1))
     require("times", times, (t > 0) & (np.ptp(t) > 0), "above 0, and two or more")
     return float(np.polynomial.polynomial.polyfit(np.log(t), R, 1)[1])
@@ -281,8 +282,8 @@ def _letters(
     k: ArrayLike, delta: ArrayLike, zeta2: ArrayLike, target_mse: ArrayLike, dependence: float
 ) -> tuple[Floats, Floats, Floats, Floats, Floats]:
     """Return Theorem 2's k, ln δ, z = cζ², a = cσ_m² and α = 1 + 2z ln δ."""
-    arguments = (np.asarray(v, np.float64) for v in (k, delta, zeta2, target_mse))
-    n, g, z, a = np.broadcast_arrays(*arguments)
+    named = {"k": k, "gamma (or delta)": delta, "zeta2": zeta2, "target_mse": target_mse}
+    n, g, z, a = np.broadcast_arrays(*(floats(name, value) for name, value in named.items()))
     require("k", k, (n >= 1) & (n == np.floor(n)) & np.isfinite(n), "whole and at least 1")
     require("gamma (or delta)", delta, (g > 0) & (g <= 1), "in (0, 1]")
     require("zeta2", zeta2, (z >= 0) & np.isfinite(z), "finite and at least 0")

@@ -10,8 +10,7 @@ from jax import Array
 from jboost.checkpoints import archive, atomic
 from jboost.checkpoints.archive import CheckpointError
 from jboost.checkpoints.checkpoint import contents, inspect, read, save
-from jboost.core import Key, Learner, State
-from jboost.running.run import checked_key
+from jboost.core import Key, Learner, State, checks
 
 ROOM = 2**17  # bytes, by which the caller's dict may grow: a command's accounts grow by 50,000
 
@@ -56,7 +55,7 @@ class RunFile:
             reached = Reached(checkpoint.state, *counts, error, extra)
         except (KeyError, TypeError, ValueError):
             raise CheckpointError(f"{self._path} was not written by run_stream") from None
-        if key is not None and not _same_key(checked_key(key), checkpoint.key):
+        if key is not None and not _same_key(checks.key("key", key), checkpoint.key):
             raise ValueError(f"key must be the one of the run that {self._path} is of; got {key!r}")
         self._position = reached.position
         return reached, checkpoint.key

@@ -96,8 +96,10 @@ def run_stream(
     """
     instance("model", model)
     checks.choice("on_bad", on_bad, ("skip", "raise"))
-    if resume and checkpoint is None:
+    if checks.flag("resume", resume) and checkpoint is None:
         raise ValueError("resume=True needs a file to go on from; got checkpoint=None")
+    if observe is not None:
+        checks.function("observe", observe, "(state, info), or None")
     rows = None if block is None else checks.whole("block", block, at_least=1)
     every = checks.whole("every", every, at_least=1)
     ahead = checks.whole("ahead", ahead, at_least=0)
@@ -107,8 +109,7 @@ def run_stream(
             file = RunFile(checkpoint, every)
             failed.callback(file.release)
             reached, key = file.resume(model, key, allowed=resume) or (reached, key)
-        if model.needs_key:
-            key = checked_key(key)
+        key = checked_key(model, key)
         default = jnp.result_type(float)
         prepared = prepare(blocks, rows, reached.position, default, targets_of(model))
         failed.pop_all()  # nothing failed: the run releases the file

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from jboost.core import Learner
+from jboost.core import Learner, checks
 
 _Model = TypeVar("_Model", bound=Learner)
 
@@ -81,7 +81,7 @@ def owner(model: Learner, index: int) -> tuple[str, str]:
 def _match(name: str, settings: dict[str, int]) -> str:
     """Return the full name that ``name`` is, or the only full name that it abbreviates."""
     if not isinstance(name, str):
-        raise TypeError(f"wrt must hold names such as 'step_size'; got {name!r}")
+        raise TypeError(f"wrt must hold names such as 'step_size'; got {checks.shown(name)}")
     fields = _fields(name)
     fitting = [full for full in settings if _abbreviates(fields, _fields(full))]
     exact = [full for full in fitting if _fields(full) == fields]

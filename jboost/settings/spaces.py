@@ -62,6 +62,15 @@ SPACES = {
 }
 
 
+def by_name(ranges: object) -> dict[str, Iterable[float]]:
+    """Check the argument ``spaces``: (low, high) by name, or None."""
+    try:
+        return {} if ranges is None else dict(ranges)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        advice = "a dict of (low, high) by name, such as {'step_size': (0, 1)}"
+        raise TypeError(f"spaces must be {advice}; got {checks.shown(ranges)}") from None
+
+
 def of(
     model: Learner, places: Mapping[str, int], ranges: Mapping[str, Iterable[float]] | None
 ) -> dict[str, Space]:
@@ -71,7 +80,7 @@ def of(
     >>> of(jb.NLMS(0.5), {"step_size": 0}, None)
     {'step_size': Space(low=0.0, high=2.0)}
     """
-    ranges = ranges or {}
+    ranges = by_name(ranges)
     if stray := [name for name in ranges if name not in places]:
         names = ", ".join(places)
         raise ValueError(f"spaces must be for names in wrt ({names}); got one for {stray[0]!r}")
@@ -84,10 +93,11 @@ def of(
             raise ValueError(f"spaces must say between which values {name} may move: {advice}")
         try:
             low, high = map(float, space)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             low = high = math.nan
         if not low < high:
-            raise ValueError(f"spaces[{name!r}] must be (low, high), low < high; got {space!r}")
+            got = checks.shown(space)
+            raise ValueError(f"spaces[{name!r}] must be (low, high), low < high; got {got}")
         spaces[name] = Space(low, high)
     return spaces
 

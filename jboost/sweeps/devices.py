@@ -42,9 +42,7 @@ def resources(devices: Iterable[Device] | None = None, workers: int | None = Non
 
     By default a single CPU device has a thread for each core; otherwise there is one thread.
     """
-    chosen = tuple(jax.devices() if devices is None else devices)
-    if not chosen or not all(isinstance(device, jax.Device) for device in chosen):
-        raise TypeError(f"devices must be devices such as jax.devices() lists; got {devices!r}")
+    chosen = checked(jax.devices() if devices is None else devices)
     if len({device.platform for device in chosen}) > 1:
         raise ValueError(f"devices must be of one platform; got {list(chosen)}")
     process = jax.process_index()
@@ -56,6 +54,15 @@ def resources(devices: Iterable[Device] | None = None, workers: int | None = Non
         workers = cores() if local[0].platform == "cpu" and len(local) == 1 else 1
     workers = checks.whole("workers", workers, at_least=1)
     return Resources(local, workers, processes.index(process), len(processes))
+
+
+def checked(devices: Iterable[Device]) -> tuple[Device, ...]:
+    """Refuse what is no list of at least one device."""
+    chosen = tuple(devices) if isinstance(devices, Iterable) else ()
+    if not chosen or not all(isinstance(device, jax.Device) for device in chosen):
+        got = checks.shown(devices)
+        raise TypeError(f"devices must be devices such as jax.devices() lists; got {got}")
+    return chosen
 
 
 def cores() -> int:

@@ -75,11 +75,15 @@ def hypergradient(
     """
     instance("model", model)
     checks.choice("surrogate", surrogate, SURROGATES)
-    checks.choice("method", method or "forward", ("forward", "reverse"))
+    if method is not None:
+        checks.choice("method", method, ("forward", "reverse"))
+    if metric is not None:
+        checks.function("metric", metric, "(trace, ds), or None")
+    if observe is not None:
+        checks.function("observe", observe, "(state, info), or None")
     inputs, targets, dtype = checked_stream(xs, ds, jnp.result_type(float))
     inputs, targets = jnp.asarray(inputs, dtype), jnp.asarray(targets, dtype)
-    if relaxed(model, surrogate).needs_key:
-        key = checked_key(key)
+    key = checked_key(relaxed(model, surrogate), key)
     places = leaves.places(model, wrt)
     values = [jnp.asarray(leaf, dtype) for leaf in leaves.take(model, places.values())]
     count = sum(value.size for value in values)

@@ -111,7 +111,8 @@ def tune(
     tolerance = checks.number("tolerance", tolerance, at_least=0)
     optimizer = optax.adam(0.3) if optimizer is None else optimizer
     if not isinstance(optimizer, optax.GradientTransformation):
-        raise TypeError(f"optimizer must be one of optax's, as optax.adam(0.3); got {optimizer!r}")
+        got = checks.shown(optimizer)
+        raise TypeError(f"optimizer must be one of optax's, as optax.adam(0.3); got {got}")
     inputs, targets, dtype = checked_stream(xs, ds, jnp.result_type(float))
     places = leaves.places(model, wrt)
     ranges = _spaces.of(model, places, spaces)
@@ -258,5 +259,5 @@ def _windows(T: int, train: float, windows: int | None) -> list[tuple[int, int, 
         rows = round(checks.number("train", train, above=0, at_most=1) * T)
     if not 2 <= rows <= T:
         allowed = "a fraction of the stream or a number of rows, at least 2 rows"
-        raise ValueError(f"train must be {allowed}; got {train!r} for {T} rows")
+        raise ValueError(f"train must be {allowed}; got {checks.shown(train)} for {T} rows")
     return [(0, int(rows), T)]

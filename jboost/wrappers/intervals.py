@@ -164,7 +164,8 @@ class Intervals(Wrapper):
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> IntervalsState:
         dtype = dtype_of(dtype)
-        z = jax.scipy.special.ndtri((1 + jnp.asarray(self.coverage, dtype)) / 2)
+        share, least = (1 + jnp.asarray(self.coverage, dtype)) / 2, jnp.finfo(dtype).eps
+        z = jax.scipy.special.ndtri(jnp.clip(share, 0.5 + least, 1 - least))  # neither 0 nor ∞
         learner = self.learner.init(num_features, dtype, key=key)
         local = () if self.local is None else self.local.init(1, dtype, key=key)
         return IntervalsState(learner, ErrorScale.zeros(dtype), jnp.log(DEVIATION * z), local)

@@ -161,7 +161,7 @@ def targets(learner: Learner, q: int, *, share: bool = True) -> Targets:
     [2.0, -1.0]
     """
     instance("learner", learner)
-    q = checks.whole("q", q, at_least=1)
+    q, share = checks.whole("q", q, at_least=1), checks.flag("share", share)
     one_value = all(jnp.ndim(leaf) == 0 for leaf in jax.tree.leaves(learner))
     if share and one_value and _can_share(learner):
         return Shared(learner, q)

@@ -359,7 +359,9 @@ def test_data_reuse_costs_more_than_printed_on_duffing():
         n = np.ceil(K * lam)
         w = w + ((1 - (1 - mu * (x @ x)) ** n) / (x @ x) * e)[:, None] * x  # n SGD steps at once
         num, den = num + lam * (d - np.clip(y, -1, 1)) ** 2 / 4, den + lam
-    cost = [theory.expected_cost(lams, 1, mode="DR", method="SGD", corrected=c) for c in (0, 1)]
+    cost = [
+        theory.expected_cost(lams, 1, mode="DR", method="SGD", corrected=c) for c in (False, True)
+    ]
     assert cost[0] == pytest.approx(37.6, abs=0.1) and cost[1] - m == pytest.approx(48.2, abs=0.1)
 
 
