@@ -63,8 +63,8 @@ _BOOST = {
 _BSGD, _BNM = _BOOST | _STEP, _BOOST | _NEWTON
 _REUSE = {"max_reuse": Setting(5, "≥ 1", "K, how often a sample is used at most")}
 _AUTO = {
-    "size": Setting(SIZES["medium"], "≥ 1", "parameters of its largest networks"),
-    "seed": Setting(0, "≥ 0", "of the random draw of their first weights"),
+    "size": Setting(SIZES["medium"], "≥ 1", "about how many parameters each network has"),
+    "seed": Setting(0, "≥ 0", "the seed from which the networks start"),
 }
 
 CATALOGUE: dict[str, NamedModel] = {

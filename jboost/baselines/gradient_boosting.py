@@ -53,7 +53,7 @@ class GradientChain(Wrapper):
 
     @property
     def knows_leverage(self) -> bool:
-        return False  # of many learners
+        return False  # it is that of one learner
 
     @abc.abstractmethod
     def steps(self, state: ChainState, dtype: DTypeLike) -> tuple[Array, Array]:
@@ -117,12 +117,12 @@ class GradientChain(Wrapper):
 
 @model
 class SpanBoosting(GradientChain):
-    """Online gradient boosting for the span of the learners, the paper's Algorithm 1.
+    """Online gradient boosting for the span of the learners, Algorithm 1 of Beygelzimer et al.
 
         yⁱ = clip((1 − σⁱ η) yⁱ⁻¹ + η h, ±D),    y⁰ = 0,    d̂ = yᵐ
         σⁱ ← clip(σⁱ + α g yⁱ⁻¹, 0, 1),    α = 1/(L D √t),    σⁱ = 0 at first
 
-    The paper's radius B is D for the squared loss. Linear learners gain by clipping, which makes
+    Their radius B is D for the squared loss. Linear learners gain by clipping, which makes
     their sum non-linear; under drift they lose (``experiments/bench/baselines.py``).
 
     Args:
@@ -163,7 +163,7 @@ class SpanBoosting(GradientChain):
 
 @model
 class HullBoosting(GradientChain):
-    """Online gradient boosting for the convex hull of the learners, the paper's Algorithm 2.
+    """Online gradient boosting for the convex hull of the learners, Algorithm 2 of theirs.
 
         yⁱ = (1 − ηⁱ) yⁱ⁻¹ + ηⁱ h,    ηⁱ = 2/(i + 1),    y⁰ = 0,    d̂ = yᵐ
 

@@ -67,7 +67,7 @@ def boost(
     boosted = Boosted(
         learner=learners[0] if len(learners) == 1 else learners,
         emphasis=emphasis,
-        mode=checks.instance("mode", mode, Mode, "Weighted(), DataReuse(…), RandomUpdate() or so"),
+        mode=checks.instance("mode", mode, Mode, "Weighted(), RandomUpdate() or another mode"),
         combiner=from_mean(instance("combiner", combiner, "NSGD(step_size=0.01)")),
         sizes=sizes,
     )

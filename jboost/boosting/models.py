@@ -51,13 +51,9 @@ def bsgd_wu(
 
 
 def bsgd_dr(
-    m: int = 20,
-    *,
-    target_mse: Number,
-    step_size: Number,
-    max_reuse: int = 5,
+    m: int = 20, *, target_mse: Number, step_size: Number, max_reuse: int = 5,
     **common: Unpack[Common],
-) -> Boosted:
+) -> Boosted:  # fmt: skip
     """BSGD-DR: boosted SGD by data reuse, eq. `iterate`, with steps of step_size / max_reuse.
 
     >>> bsgd_dr(target_mse=0.25, step_size=0.1).learner
@@ -91,14 +87,9 @@ def bnm_wu(
 
 
 def bnm_dr(
-    m: int = 20,
-    *,
-    target_mse: Number,
-    forgetting: Number,
-    ridge: Number,
-    max_reuse: int = 5,
+    m: int = 20, *, target_mse: Number, forgetting: Number, ridge: Number, max_reuse: int = 5,
     **common: Unpack[Common],
-) -> Boosted:
+) -> Boosted:  # fmt: skip
     """BNM-DR: boosted Newton learners by data reuse. They forget at every repeat.
 
     >>> bnm_dr(target_mse=0.17, forgetting=0.999, ridge=0.01).mode

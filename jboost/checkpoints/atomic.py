@@ -135,7 +135,7 @@ def _lock(file: BinaryIO, *, wait: bool = True) -> bool:
 
 
 def _is_still(descriptor: int, path: str) -> bool:
-    """Whether a path still leads to the open file."""
+    """Return whether a path still leads to the open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:
@@ -177,6 +177,6 @@ def _saying(consequence: str, path: PathLike) -> Iterator[None]:
 
 
 def _hidden(path: str) -> tuple[str, str]:
-    """The folder of a path, and how the names of the hidden files begin that belong to it there."""
+    """Return the folder of a path, and how the names of its hidden files there begin."""
     folder, name = os.path.split(path)  # the name may be as long as names can be: digest it
     return folder, f".jboost-{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}"

@@ -215,7 +215,7 @@ def _check_same(model: Learner, saved: object, store: Store) -> None:
 
 
 def _rebuild_state(model: Learner, header: archive.Header, store: Store, key: Key) -> State:
-    """The state: the arrays of the store that model and key left, on the structure of a state."""
+    """Build the state of the arrays that model and key left in the store."""
     refuse_narrowing(archive.DTYPES[header["dtype"]])
     num_features = checks.whole("num_features", header["num_features"], at_least=1)
     expected = template(model, num_features, header["dtype"], key)

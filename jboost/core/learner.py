@@ -44,7 +44,7 @@ class Learner(abc.ABC):
     ...         return jnp.zeros(num_features, dtype)
     ...
     ...     def predict(self, w, x):
-    ...         return w @ x
+    ...         return w @ jnp.where(jnp.isfinite(x), x, 0)  # a stream may hold NaN
     ...
     ...     def learn(self, w, sample):
     ...         def once(w):

@@ -106,11 +106,11 @@ def look_at(program: Any, state: State, layout: Layout) -> Plan:
         return Plan(False, reason)
     long = len(names) > LONG
     level = UNROLLING_LEVEL if not long and _is_wide(state) else USUAL_LEVEL
-    return Plan(True, f"a state of {size_of(state):,} bytes in one kernel", layout, long, level)
+    return Plan(True, f"a state of {bytes_of(state):,} bytes in one kernel", layout, long, level)
 
 
-def size_of(state: State) -> int:
-    """Return the size of a state in bytes."""
+def bytes_of(state: State) -> int:
+    """Return how many bytes a state takes."""
     return sum(leaf.nbytes for leaf in jax.tree.leaves(state))
 
 

@@ -17,6 +17,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import DType, Key, Learner, State, checks
+from jboost.core.learner import instance
 from jboost.core.numerics import as_array, dtype_of
 from jboost.core.step import Trace
 from jboost.engine.kernel import key_words
@@ -70,7 +71,7 @@ class Fleet:
         devices: Iterable[Device] | None = None,
         schedule: str | None = None,
     ):
-        self.model = checks.instance("model", model, Learner, checks.A_LEARNER)
+        self.model = instance("model", model)
         self.num_streams = checks.whole("num_streams", num_streams, at_least=1)
         self.num_features = checks.whole("num_features", num_features, at_least=1)
         key = checked_key(model, key)
@@ -87,11 +88,11 @@ class Fleet:
         xs, ds = jax.device_put(samples, self._devices[0])
         plan = plan_for(model, state, xs, ds, self.key, None)
         loop = "rounds" if schedule == "rounds" else "kernel" if plan.kernel else "plain"
-        self._worth_of_a_call = samples_per_call(state)
+        self._call_cost = samples_per_call(state)  # in samples
         self._spec = loops.FleetSpec(Packing.of(state), loop, self._devices, generator)
 
     def init(self) -> FleetState:
-        """The states before any data."""
+        """Return the states before any data."""
         sharding, size = sharding_of(self._devices, SPLIT), (self.num_features, self.dtype)
         streams = jax.device_put(self._streams_by_device(), sharding)
         words = _init(self._spec.packing, size, self.model, self.key, streams)
@@ -128,7 +129,7 @@ class Fleet:
         run, calls = loops.RUN[self._spec.loop], []
         for rows in self._calls(streams):
             is_row = rows >= 0
-            beyond = devices * (most + np.arange(rows.shape[1]))
+            beyond = devices * (most + np.arange(rows.shape[1]))  # no streams: they fill up a call
             block = (
                 np.where(is_row, streams[rows], beyond).astype(np.int32),
                 np.where(is_row[..., None], inputs[rows], 0),
@@ -143,14 +144,14 @@ class Fleet:
         return FleetState(words), Trace(jnp.asarray(prediction), jnp.asarray(skipped), None)
 
     def states(self, state: FleetState, ids: ArrayLike | Sequence[int] | None = None) -> State:
-        """The model's states of the named streams, or of all, stacked: ``jboost.save`` takes it."""
+        """Return the model's states of the named streams, or of all, stacked for ``save``."""
         streams = np.arange(self.num_streams) if ids is None else self._checked_ids(ids)
         device, row = streams % len(self._devices), streams // len(self._devices)
         words = self._checked_state(state).words[device, row]
         return jax.vmap(self._spec.packing.unpack)(words)
 
     def from_states(self, states: State) -> FleetState:
-        """The fleet's state from the stacked states of all streams."""
+        """Return the fleet's state from the stacked states of all streams."""
         lengths = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(states)}
         if lengths != {(self.num_streams,)}:
             got = sorted(lengths)
@@ -159,7 +160,7 @@ class Fleet:
         return FleetState(jax.device_put(words, sharding_of(self._devices, SPLIT)))
 
     def _streams_by_device(self) -> np.ndarray:
-        """(D, ceil(N / D)): the stream of each row of each device; the last stream fills up."""
+        """Return the stream of each row of each device, (D, ceil(N / D)); the last fills up."""
         padded = np.arange(self._rows_per_device * len(self._devices), dtype=np.int32)
         return np.minimum(padded, self.num_streams - 1).reshape(-1, len(self._devices)).T
 
@@ -185,7 +186,7 @@ class Fleet:
         return array.astype(np.int64)
 
     def _calls(self, streams: np.ndarray) -> Iterator[np.ndarray]:
-        """The rows (D, L) for each call of the compiled loop; −1 where a device has fewer rows."""
+        """Yield the rows (D, L) for each call of the loop; −1 where a device has fewer rows."""
         turn = np.zeros(len(streams), np.int64)  # the round in which a row is taken
         if self._spec.loop == "rounds":
             order = np.argsort(streams, kind="stable")
@@ -195,7 +196,7 @@ class Fleet:
         for now in range(int(turn.max()) + 1):
             device_of = np.where(turn == now, streams % devices, -1)
             taken = [np.flatnonzero(device_of == device) for device in range(devices)]
-            lengths = loops.compiled_lengths(max(map(len, taken)), self._worth_of_a_call)
+            lengths = loops.compiled_lengths(max(map(len, taken)), self._call_cost)
             rows = np.full((devices, sum(lengths)), -1)
             for of_device, numbers in zip(rows, taken, strict=True):
                 of_device[: len(numbers)] = numbers
@@ -204,7 +205,7 @@ class Fleet:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _init(packing: Packing, size: Any, model: Learner, key: Key, streams: Array) -> Array:
-    """The packed states of the streams before any data."""
+    """Return the packed states of the streams before any data."""
 
     def pack(stream: Array) -> Array:
         stream_key = None if key is None else jax.random.fold_in(key, stream)

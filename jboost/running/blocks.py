@@ -121,7 +121,7 @@ def _prepared(
 
 
 def _is_empty(block: Any) -> bool:
-    """Whether a block has no rows; an error if the block is no pair."""
+    """Return whether a block has no rows; an error if the block is no pair."""
     try:
         xs, ds = block
     except (TypeError, ValueError):
@@ -164,7 +164,7 @@ class Ahead:
         self._threaded = depth > 0
 
     def take(self) -> PreparedBlock | BaseException:
-        """The next block, or the exception in its place: ``StopIteration`` at the end."""
+        """Return the next block, or the exception in its place: ``StopIteration`` at the end."""
         if not self._threaded:
             return self._next()
         if self._thread is None:

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from jboost.core import Key, Learner, State, checks
 from jboost.core.guards import mismatch
 from jboost.core.learner import instance, required_key
-from jboost.core.numerics import LARGEST, as_array, cast, mean_squared_error
+from jboost.core.numerics import LARGEST, as_array, cast
+from jboost.core.squared_errors import mean_squared_error
 from jboost.core.step import Observe, Trace
 from jboost.core.template import template
 from jboost.engine import fold
@@ -201,7 +202,7 @@ def bad_rows(
 def _on_all_cores(
     model: Separate, state: State, xs: Array, ds: Array, key: Key
 ) -> tuple[State, Trace]:
-    """Run each target by itself, in the layout that suits it, which a ``vmap`` of it has not."""
+    """Run each target by itself, as the engine would not lay out a ``vmap`` over the targets."""
     double: Any = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
 
     def run_target(j: int) -> tuple[State, Trace]:

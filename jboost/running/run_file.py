@@ -37,7 +37,7 @@ class RunFile:
         self._claim.enter_context(atomic.owning(path))
 
     def resume(self, model: Learner, key: Key, *, allowed: bool) -> tuple[Reached, Key] | None:
-        """How far the run in the file has come, and its key; None where there is no file.
+        """Return how far the run in the file has come, and its key; None where there is no file.
 
         A ``key`` that is given must be the key of that run. Unless resuming is ``allowed``, a file
         that exists is an error.

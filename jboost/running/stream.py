@@ -16,6 +16,7 @@ import numpy as np
 
 from jboost.checkpoints import atomic
 from jboost.core import Key, Learner, State, checks
+from jboost.core.learner import instance
 from jboost.core.step import Observe
 from jboost.engine import pieces
 from jboost.engine.loop import begin
@@ -93,7 +94,7 @@ def run_stream(
     >>> bool(abs(stream.mse - jb.mse(jb.Newton(0.99), xs, ds)) < 1e-6)
     True
     """
-    checks.instance("model", model, Learner, "a learner such as bsgd_wu(…) or SGD(step_size=0.1)")
+    instance("model", model)
     checks.choice("on_bad", on_bad, ("skip", "raise"))
     if checks.flag("resume", resume) and checkpoint is None:
         raise ValueError("resume=True needs a file to go on from; got checkpoint=None")

@@ -31,14 +31,14 @@ class Space(NamedTuple):
     high: float = math.inf
 
     def natural(self, value: Array) -> Array:
-        """The coordinate of a value, from −∞ to ∞."""
+        """Return the coordinate of a value, from −∞ to ∞."""
         if self.low == -math.inf and self.high == math.inf:
             return value
         above = jnp.log(value - self.low) if self.low > -math.inf else jnp.zeros_like(value)
         return above if self.high == math.inf else above - jnp.log(self.high - value)
 
     def value(self, natural: Array) -> Array:
-        """The value at a coordinate."""
+        """Return the value at a coordinate."""
         if self.low == -math.inf and self.high == math.inf:
             return natural
         if self.high == math.inf:
@@ -74,7 +74,7 @@ def by_name(ranges: object) -> dict[str, Iterable[float]]:
 def of(
     model: Learner, places: Mapping[str, int], ranges: Mapping[str, Iterable[float]] | None
 ) -> dict[str, Space]:
-    """The space of each named setting: its (low, high) in ``ranges``, or else its entry in SPACES.
+    """Return the space of each named setting: that in ``ranges``, or else its entry in SPACES.
 
     >>> import jboost as jb
     >>> of(jb.NLMS(0.5), {"step_size": 0}, None)
@@ -103,7 +103,7 @@ def of(
 
 
 def start(name: str, space: Space, value: ArrayLike, dtype: DTypeLike) -> Array:
-    """The coordinate of the value that a search starts from; it must not be on an edge."""
+    """Return the coordinate of the value that a search starts from; it must not be on an edge."""
     value = jnp.asarray(value, dtype)
     inside = (value > space.low) & (value < space.high)
     if not checks.is_traced(inside) and not inside.all():

@@ -16,7 +16,7 @@ Grid = Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]]
 
 
 def points(grid: Grid) -> list[Point]:
-    """The points of a grid: all combinations of a dict's values, the last name fastest.
+    """Return the points of a grid: all combinations of a dict's values, the last name fastest.
 
     >>> points({"m": [1, 2], "step_size": np.array([0.1])})
     [{'m': 1, 'step_size': 0.1}, {'m': 2, 'step_size': 0.1}]
@@ -38,7 +38,7 @@ def points(grid: Grid) -> list[Point]:
 
 
 def _listed_points(grid: Iterable[Mapping[str, Any]]) -> list[Point]:
-    """The checked points of a grid that is a list of points."""
+    """Return the checked points of a grid that is a list of points."""
     expected = "a dict of values by name, or a list of points (dicts with the same names)"
     if isinstance(grid, str) or not isinstance(grid, Iterable):
         raise TypeError(f"grid must be {expected}; got {checks.shown(grid)}")
@@ -56,7 +56,7 @@ def _listed_points(grid: Iterable[Mapping[str, Any]]) -> list[Point]:
 
 
 def models(make: Callable[..., Learner], points: list[Point]) -> list[Learner]:
-    """The model ``make(**point)`` at every point."""
+    """Return the model ``make(**point)`` at every point."""
     if not callable(make):
         raise TypeError(f"make must be a function that returns a model; got {checks.shown(make)}")
     models = []
@@ -75,7 +75,7 @@ def models(make: Callable[..., Learner], points: list[Point]) -> list[Learner]:
 
 
 def _values(where: str, values: object) -> list[Any]:
-    """The checked values of one name; ``where`` names them in an error."""
+    """Return the checked values of one name; ``where`` names them in an error."""
     is_scalar = isinstance(values, (str, bytes, Mapping)) or getattr(values, "ndim", 1) == 0
     if is_scalar or not isinstance(values, Iterable):
         raise ValueError(f"{where} must be a list or array of values; got {checks.shown(values)}")
@@ -88,7 +88,7 @@ def _values(where: str, values: object) -> list[Any]:
 
 
 def _value(where: str, value: object) -> object:
-    """A value that is finite if it is a number; an array's scalar becomes a Python number."""
+    """Check that a number is finite, and return a scalar of an array as a Python number."""
     if isinstance(value, (np.generic, np.ndarray, jax.Array)):
         array = np.asarray(value)
         value = array.item() if array.ndim == 0 else array

@@ -138,7 +138,7 @@ def sweep(
 
 
 def _streams(xs: ArrayLike, ds: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs (S, T, r) and targets (S, T), of one float dtype, on the host."""
+    """Return inputs (S, T, r) and targets (S, T), of one float dtype, on the host."""
     inputs = as_array("xs", xs, "(T, r), or (S, T, r) for several streams")
     targets = as_array("ds", ds, "(T,), or (S, T) for several streams")
     if inputs.ndim != 3:
@@ -151,7 +151,7 @@ def _streams(xs: ArrayLike, ds: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _keys(keys: Array | Iterable[Array] | None, *, needed: bool) -> Array | None:
-    """(K,) keys, or None if there are none and no model draws."""
+    """Return (K,) keys, or None if there are none and no model draws."""
     if keys is None:
         return required_key(None) if needed else None
     if isinstance(keys, (list, tuple)) and keys:

@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 
 from jboost.core import Key, Learner, State, checks, static
 from jboost.core import model as pytree
+from jboost.core.learner import instance
 from jboost.core.numerics import Sum, usable
 from jboost.core.step import Observe, Trace, over_time, step
 from jboost.core.template import template
@@ -72,7 +73,7 @@ def hypergradient(
     >>> bool(grads["step_size"] < 0)  # a larger step would do better
     True
     """
-    checks.instance("model", model, Learner, checks.A_LEARNER)
+    instance("model", model)
     checks.choice("surrogate", surrogate, SURROGATES)
     if method is not None:
         checks.choice("method", method, ("forward", "reverse"))
