@@ -181,6 +181,8 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
         if feed is None:
             model = catalogue.resolve(self.model, intervals=self.intervals)
             seed = secrets.randbits(32) if model.needs_key and self.seed is None else self.seed
+            if seed is not None:
+                seed = checks.whole("seed", seed, at_least=0, at_most=2**32 - 1)
             key = None if seed is None else jax.random.key(seed)
             feed = Feed(model, places, key)
         elif places > len(empty_row):
