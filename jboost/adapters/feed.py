@@ -1,10 +1,10 @@
 """Feeds a model from Python, sample by sample or in batches, with few compiled calls.
 
 A sample to learn waits in a queue. The queue is learned when it is full, or when a prediction or
-the state is asked for. A prediction is one more row of the queue, without a target. So a prediction
-and the learning before it cost one call, and one program does everything:
+the state is asked for. The x to predict is one more row behind the queue. So a prediction and the
+learning before it cost one call, and one program does everything, compiled once:
 
-    for each row (x, d, weight) of a block: predict x; then learn the row, if it has a target
+    learn the first rows (x, d, weight) of a block; then predict the x of those behind them
 
 The numbers are the same, to the last bit, whether samples come one by one or in batches.
 """
@@ -28,7 +28,6 @@ from jboost.adapters.growth import carry_over
 from jboost.adapters.numbers import as_weights
 from jboost.core import Key, Learner, State
 from jboost.core.learner import float_dtype
-from jboost.core.numerics import usable
 from jboost.core.step import step
 from jboost.engine.kernel import USUAL_LEVEL, key_of, key_words, one_kernel, outermost, quickly
 from jboost.engine.layout import Layout, lay_out, put_back
@@ -108,7 +107,7 @@ class Feed:
 
     def warm_up(self) -> None:
         """Compile the program, which the first call would do otherwise."""
-        _run(self.setup, self._progress[0], np.zeros_like(_block(self.setup)), 0)
+        _run(self.setup, self._progress[0], np.zeros_like(_block(self.setup)), 0, 0)
 
     def learn(self, x: ArrayLike, d: float, weight: float = 1.0) -> Feed:
         """Return the feed after one sample, which counts for nothing if d is NaN or weight 0."""
@@ -125,7 +124,9 @@ class Feed:
 
     def learn_many(self, xs: ArrayLike, ds: ArrayLike, weights: ArrayLike = 1.0) -> Feed:
         """Return the feed after samples, xs (n, r) and ds (n,), learned in their order."""
-        progress, _ = self._run_many(xs, ds, as_weights(weights, np.shape(ds)))
+        weights = np.minimum(as_weights(weights, np.shape(ds)), self.setup.largest)
+        rows = np.column_stack([np.asarray(xs), np.asarray(ds), weights])
+        progress, _ = self._run_many(rows, learn=True)
         return _feed(self.setup, progress)
 
     def predict(self, x: ArrayLike) -> np.ndarray:
@@ -134,8 +135,7 @@ class Feed:
 
     def predict_many(self, xs: ArrayLike) -> np.ndarray:
         """Return the rows of ``predict`` for many x, (n, r)."""
-        n = len(np.asarray(xs))
-        return self._run_many(xs, np.full(n, np.nan), np.zeros(n))[1]
+        return self._run_many(np.asarray(xs), learn=False)[1]
 
     def grow(self, num_features: int) -> Feed:
         """Return a feed that takes wider x: the new columns come before the present ones.
@@ -155,34 +155,30 @@ class Feed:
     def _learn_queue(self, query: ArrayLike | None = None) -> np.ndarray:
         """Learn the waiting samples; return the estimates for them and for another x."""
         setup, (packed, rows) = self.setup, self._progress
-        block, count = _block(setup), len(rows)
+        block, learned = _block(setup), len(rows)
         with np.errstate(all="ignore"):  # numbers beyond float32 become infinite and are skipped
             for i, row in enumerate(rows):
                 block[i] = row
             if query is not None:
-                block[count, :-2], block[count, -2] = query, np.nan
-                count += 1
+                block[learned, :-2] = query
+        count = learned + (query is not None)
         if count == 0:
             return block[:0]
-        packed, estimates = _run(setup, packed, block, count)
+        packed, estimates = _run(setup, packed, block, learned, count)
         # The feed is what it was: the samples are learned now, and need not be learned again.
         self._progress = packed, ()
         return estimates
 
-    def _run_many(
-        self, xs: ArrayLike, ds: ArrayLike, weights: np.ndarray
-    ) -> tuple[_Progress, np.ndarray]:
-        """Predict and learn any number of rows; return the progress and the estimates."""
+    def _run_many(self, rows: np.ndarray, *, learn: bool) -> tuple[_Progress, np.ndarray]:
+        """Learn or predict any number of rows; return the progress and the estimates."""
         self._learn_queue()
         setup, (packed, _) = self.setup, self._progress
-        weights = np.minimum(weights, setup.largest)
-        rows = np.column_stack([np.asarray(xs), np.asarray(ds), weights])
         block, estimates = _block(setup), []
         for start in range(0, len(rows), setup.rows):
             count = min(setup.rows, len(rows) - start)
             with np.errstate(all="ignore"):
-                block[:count] = rows[start : start + count]
-            packed, found = _run(setup, packed, block, count)
+                block[:count, : rows.shape[1]] = rows[start : start + count]
+            packed, found = _run(setup, packed, block, count if learn else 0, count)
             estimates.append(found)
         return (packed, ()), np.concatenate(estimates)
 
@@ -231,9 +227,11 @@ def _block(setup: Setup) -> np.ndarray:
     return np.empty((setup.rows + 1, setup.num_features + 2), setup.dtype)
 
 
-def _run(setup: Setup, packed: Packed, block: np.ndarray, count: int) -> tuple[Packed, np.ndarray]:
-    """Predict and learn the first rows of a block; return the packed state and the estimates."""
-    block[-1, 0] = count  # in the last row: another operand would cost a call 3 µs
+def _run(
+    setup: Setup, packed: Packed, block: np.ndarray, learned: int, count: int
+) -> tuple[Packed, np.ndarray]:
+    """Learn the first rows of a block and predict those behind them, ``count`` rows in all."""
+    block[-1, :2] = learned, count  # in the last row: another operand would cost a call 3 µs
     (packed, estimates), _ = setup.program(packed, setup.key_words, block)
     return packed, np.asarray(estimates)[:count]
 
@@ -276,21 +274,31 @@ def _program(packing: SplitPacking, generator: str | None, kernel: bool, level: 
 
     def run(packed: Packed, words: Array | None, block: Array) -> tuple[Packed, Array]:
         (model, state), key = packing.unpack(packed), key_of(words, generator)
-        count = block[-1, 0].astype(jnp.int32)
+        learned, count = block[-1, :2].astype(jnp.int32)
 
-        def one_row(i: Array, carried: tuple[State, Array]) -> tuple[State, Array]:
+        def row(i: Array) -> Array:
+            return jax.lax.dynamic_index_in_dim(block, i, keepdims=False)
+
+        def with_row(estimates: Array, i: Array, *values: Array) -> Array:
+            return jax.lax.dynamic_update_index_in_dim(estimates, jnp.stack(values), i, 0)
+
+        # A step of a run: so both are compiled alike, and round alike.
+        def learn(i: Array, carried: tuple[State, Array]) -> tuple[State, Array]:
             state, estimates = carried
-            row = jax.lax.dynamic_index_in_dim(block, i, keepdims=False)
-            x, d, weight = row[:-2], row[-2], row[-1]
-            has_answer = usable(d) & (weight > 0)
-            after, trace = step(model, state, x, d, key, weight=weight, has_answer=has_answer)
+            x, d, weight = row(i)[:-2], row(i)[-2], row(i)[-1]
+            d = jnp.where(weight > 0, d, jnp.nan)  # a target that is NaN changes no state
+            after, trace = step(model, state, x, d, key, weight=weight)
+            return after, with_row(estimates, i, *[trace.prediction] * columns)
+
+        def predict(i: Array, estimates: Array) -> Array:
+            x = row(i)[:-2]
             bounds = model.interval(state, x) if isinstance(model, Intervals) else ()
-            estimate = jnp.stack([trace.prediction, *bounds])
-            return after, jax.lax.dynamic_update_index_in_dim(estimates, estimate, i, 0)
+            return with_row(estimates, i, model.predict(state, x), *bounds)
 
         columns = 3 if isinstance(model, Intervals) else 1
         estimates = jnp.zeros((len(block) - 1, columns), block.dtype)
-        state, estimates = jax.lax.fori_loop(0, count, one_row, (state, estimates))
+        state, estimates = jax.lax.fori_loop(0, learned, learn, (state, estimates))
+        estimates = jax.lax.fori_loop(learned, count, predict, estimates)
         return packing.pack((model, state)), estimates
 
     def whole(*operands: Any) -> tuple[tuple[Packed, Array], Array | None]:

@@ -41,21 +41,12 @@ class Trace(NamedTuple):
 
 def step(
     model: Learner, state: State, x: Array, d: Array, key: Key, observe: Observe | None = None, *,
-    weight: ArrayLike = 1.0, has_answer: Array | None = None,
+    weight: ArrayLike = 1.0,
 ) -> tuple[State, Trace]:  # fmt: skip
-    """Predict, then learn; return the state after the sample and the trace of the step.
-
-    Where it is known before whether a sample has an answer, ``has_answer`` saves the learning of
-    those that have none.
-    """
+    """Predict, then learn; return the state after the sample and the trace of the step."""
     sample = model.sample(state, x, d, weight=weight, key=key)
     prediction = model.predict(state, x)
-    if has_answer is None:
-        after = model.learn(state, sample)
-    else:
-        after = jax.lax.cond(  # as an operand, the sample would lose its Python numbers
-            has_answer, lambda state: model.learn(state, sample), lambda state: state, state
-        )
+    after = model.learn(state, sample)
     observed = None
     if observe is not None:
         reported = model.info(state, sample)
