@@ -198,13 +198,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     spans = [10**k for k in range(4, 8) if 10**k <= longest]
     bar = Progress("speed, the rest", 4)
     many = trials(samples(5_000, 500), 100, size(4, 2), loop)
-    bar.tick("many trials")
+    bar.add(1, "many trials")
     spread = growth(spans or [longest], 5)
-    bar.tick("growth in T")
+    bar.add(1, "growth in T")
     added = memory(samples(10_000_000, 400_000))
-    bar.tick("memory")
+    bar.add(1, "memory")
     loaded = imports(size(5, 1))
-    bar.tick("imports")
+    bar.add(1, "imports")
     results = report.Results(rows, notes, sparing, apart, again, many, spread, added, loaded)
     report.show(results)
     recorded = {

@@ -136,7 +136,7 @@ def measure(
         spent, prediction = seconds(case.call)
         first.append(spent)
         out.append(np.array(prediction, np.float64))
-        bar.tick(f"r = {case.r}: {case.name}, {case.how}")
+        bar.add(1, f"r = {case.r}: {case.name}, {case.how}")
     start, done = time.perf_counter(), 0
     while done < rounds or time.perf_counter() - start < budget:
         for k, case in enumerate(cases):

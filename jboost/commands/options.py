@@ -5,6 +5,7 @@ import math
 import os
 import stat
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -25,6 +26,7 @@ from jboost.commands.terminal import (
 )
 from jboost.core import Learner
 from jboost.core.template import template
+from jboost.engine import cache
 from jboost.files import sources
 from jboost.files.columns import Columns, DataError
 
@@ -97,6 +99,28 @@ def source_of(
     policy = POLICIES[missing or args.missing or "impute"]
     with reading(args.file):
         return sources.read(args.file, columns=columns, missing=policy, **chosen)
+
+
+def use_cache() -> None:
+    """Keep compiled programs between processes, unless the user has switched that off.
+
+    What goes wrong with them is said in one line, and programs are compiled again.
+    """
+    shown, said = warnings.showwarning, []
+
+    def show(message: Warning | str, *args: Any, **options: Any) -> None:
+        text = str(message)
+        if "persistent compilation cache" in text:  # JAX's words for reading and writing a file
+            advice = f"`jboost cache --clear` empties the folder, {cache.VARIABLE}=off leaves it"
+            text = f"compiled programs are not kept: {text}; {advice}"
+        elif "compiled programs are not kept" not in text:
+            return shown(message, *args, **options)
+        if not said:
+            terminal.say(text)
+        said.append(text)
+
+    warnings.showwarning = show
+    cache.cache()
 
 
 @contextmanager

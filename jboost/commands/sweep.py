@@ -14,6 +14,8 @@ from jboost.checkpoints.atomic import replacing
 from jboost.commands import options, terminal
 from jboost.commands.terminal import CommandError, option
 from jboost.core import Learner
+from jboost.core.progress import Progress, percent
+from jboost.files.sources import Numbers
 from jboost.sweeps.results import Table
 from jboost.sweeps.sweep import sweep
 
@@ -48,6 +50,7 @@ def add(commands: terminal.Subcommands) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the errors and the best point."""
+    options.use_cache()
     with options.writing(args.file, {"--table": args.table, "--plot": args.plot}):
         return _run(args)
 
@@ -57,8 +60,13 @@ def _run(args: argparse.Namespace) -> int:
     name = options.known_model(args.model)
     fixed = options.settings(args, name)
     source = options.source_of(args)
-    with options.reading(args.file):
-        blocks = list(source)
+    blocks: list[Numbers] = []
+    with options.reading(args.file), Progress() as progress:
+        for block in source:
+            blocks.append(block)
+            rows = sum(len(d) for _, d in blocks)
+            part = f", {percent(rows, source.total)}" if source.total else ""
+            progress.say(f"reading {args.file}{part}, {rows:,} rows")
     xs, ds = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
     if not np.isfinite(ds).any():
         raise CommandError(f"{args.file} has no row with an answer", terminal.BAD_DATA)

@@ -75,14 +75,14 @@ def _use(path: Path | None) -> None:
 def _bound(path: Path, largest: int) -> None:
     """Remove the programs that were not used for longest, until the rest is small enough."""
     total = 0
-    for _, size, file in sorted(_programs(path), reverse=True):
+    for _, size, file in sorted(programs(path), reverse=True):
         total += size
         if total > largest:
             with contextlib.suppress(OSError):  # another process may have removed it
                 file.unlink()
 
 
-def _programs(path: Path) -> Iterator[tuple[float, int, Path]]:
+def programs(path: Path) -> Iterator[tuple[float, int, Path]]:
     """Yield when each program was last used, its size and its file."""
     for file in path.iterdir():
         with contextlib.suppress(OSError):

@@ -20,6 +20,7 @@ from jax.typing import ArrayLike
 
 from jboost.core import Key, Learner, checks
 from jboost.core.numerics import mean_squared_error
+from jboost.core.progress import Progress
 from jboost.core.step import Observe
 from jboost.running.run import checked_stream, run
 from jboost.settings import leaves
@@ -65,6 +66,7 @@ def tune(
     surrogate: str = "straight-through",
     patience: int = 8,
     tolerance: float = 1e-4,
+    progress: bool | None = None,
 ) -> tuple[_Model, History]:
     """Tune floats of a model by gradient descent.
 
@@ -89,6 +91,7 @@ def tune(
       observe, method, surrogate: as for :func:`jboost.hypergradient`.
       patience: tuning ends after this many evaluations in a row that did not get better …
       tolerance: … by this fraction of the error.
+      progress: whether to report on standard error; by default on a terminal and in a notebook.
 
     Returns:
       The best model that was evaluated, and the history of all evaluations.
@@ -120,17 +123,21 @@ def tune(
 
     evaluations: list[_Evaluation] = []
     window, best, settled, held_out, untuned = [], [], [], [], []
-    for number, (start, end, stop) in enumerate(_windows(len(inputs), train, windows)):
-        rows = (inputs[start:end], targets[start:end], key)
-        tried, stalled = _descend(search, phi, rows, optimizer, steps, patience, tolerance)
-        best.append(len(evaluations) + _best(tried))
-        evaluations += tried
-        window += [number] * len(tried)
-        settled.append(stalled)
-        phi = evaluations[best[-1]].phi
-        rows = (inputs[start:stop], targets[start:stop], key)
-        held_out.append(search.score(search.model_at(phi), rows, skip=end - start))
-        untuned.append(search.score(model, rows, skip=end - start))
+    cuts = _windows(len(inputs), train, windows)
+    with Progress("tune", steps * len(cuts), progress, unit="evaluations") as bar:
+        bar.compiling()
+        for number, (start, end, stop) in enumerate(cuts):
+            rows = (inputs[start:end], targets[start:end], key)
+            tried, stalled = _descend(search, phi, rows, optimizer, steps, patience, tolerance, bar)
+            bar.total -= steps - len(tried)
+            best.append(len(evaluations) + _best(tried))
+            evaluations += tried
+            window += [number] * len(tried)
+            settled.append(stalled)
+            phi = evaluations[best[-1]].phi
+            rows = (inputs[start:stop], targets[start:stop], key)
+            held_out.append(search.score(search.model_at(phi), rows, skip=end - start))
+            untuned.append(search.score(model, rows, skip=end - start))
     settings = [search.values(evaluation.phi) for evaluation in evaluations]
     value = np.array([evaluation.value for evaluation in evaluations])
     parameters = {name: np.stack([values[name] for values in settings]) for name in places}
@@ -205,6 +212,7 @@ def _descend(
     steps: int,
     patience: int,
     tolerance: float,
+    bar: Progress,
 ) -> tuple[list[_Evaluation], bool]:
     """All evaluations, and whether the last ones were no better."""
     import optax
@@ -227,6 +235,7 @@ def _descend(
     for _ in range(steps):
         evaluation, slopes = search.evaluate(phi, rows)
         evaluations.append(evaluation)
+        bar.add(1, f"error {evaluation.value:.4g}")
         objective = evaluation.objective
         # A difference of logarithms is a fraction already.
         margin = tolerance * (1.0 if search.metric is None else abs(objective))
