@@ -1,8 +1,10 @@
 """``jboost cache``: the compiled programs that are kept."""
 
 import argparse
+import os
 
-from jboost.commands.terminal import DONE, Subcommands, subcommand
+from jboost.commands import options
+from jboost.commands.terminal import DONE, FAILED, Subcommands, subcommand
 from jboost.engine import cache
 
 DESCRIPTION = f"""\
@@ -27,10 +29,12 @@ def add(commands: Subcommands) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what the folder holds, after it was cleared if that is asked for."""
-    folder = cache.cache(clear=args.clear)
+    with options.keeping_programs(clear=args.clear) as folder:
+        pass
     if folder is None:
-        print(f"compiled programs are not kept ({cache.VARIABLE}={cache.OFF})")
-        return DONE
+        if off := os.environ.get(cache.VARIABLE) == cache.OFF:
+            print(f"compiled programs are not kept: {cache.VARIABLE} is {cache.OFF}")
+        return DONE if off else FAILED  # why there is none is said already
     sizes = [size for _, size, _ in cache.programs(folder)]
     print(f"{len(sizes):,} compiled programs, {sum(sizes) / 1e6:,.1f} MB, in {folder}")
     return DONE

@@ -40,9 +40,8 @@ def add(commands: terminal.Subcommands) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the table and draw the picture."""
-    options.use_cache()
     out = args.out or Path("jboost-demo.png")
-    with options.writing(None, {"--out": out}):
+    with options.keeping_programs(), options.writing(None, {"--out": out}):
         return _run(args, out)
 
 

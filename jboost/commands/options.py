@@ -101,8 +101,9 @@ def source_of(
         return sources.read(args.file, columns=columns, missing=policy, **chosen)
 
 
-def use_cache() -> None:
-    """Keep compiled programs between processes, unless the user has switched that off.
+@contextmanager
+def keeping_programs(*, clear: bool = False) -> Iterator[Path | None]:
+    """Keep compiled programs between processes; the value is their folder, None if there is none.
 
     What goes wrong with them is said in one line, and programs are compiled again.
     """
@@ -110,17 +111,25 @@ def use_cache() -> None:
 
     def show(message: Warning | str, *args: Any, **options: Any) -> None:
         text = str(message)
-        if "persistent compilation cache" in text:  # JAX's words for reading and writing a file
-            advice = f"`jboost cache --clear` empties the folder, {cache.VARIABLE}=off leaves it"
-            text = f"compiled programs are not kept: {text}; {advice}"
-        elif "compiled programs are not kept" not in text:
+        what, of_jax, reason = text.partition(" persistent compilation cache entry for ")
+        if not of_jax and "compiled programs are not kept" not in text:
             return shown(message, *args, **options)
+        if what == "Error reading" and folder is not None:
+            text = f"kept programs are damaged, and compiled again: {reason}"
+            for *_, file in cache.programs(folder):  # JAX would not write over them
+                with suppress(OSError):
+                    file.unlink()
+        elif of_jax:
+            text = f"compiled programs are not kept: {reason}"
         if not said:
             terminal.say(text)
         said.append(text)
 
-    warnings.showwarning = show
-    cache.cache()
+    folder = None
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        folder = cache.cache(clear=clear)
+        yield folder
 
 
 @contextmanager

@@ -82,9 +82,9 @@ def run(args: argparse.Namespace) -> int:
     if args.checkpoint is not None and args.checkpoint.exists() and not args.resume:
         advice = "pass --resume to go on from it, or another name"
         raise CommandError(f"{args.checkpoint} exists already; {advice}", WRONG_USAGE)
-    options.use_cache()
     names = ("checkpoint", "predictions", "plot", "report")
-    with options.writing(args.file, {f"--{name}": getattr(args, name) for name in names}):
+    outputs = {f"--{name}": getattr(args, name) for name in names}
+    with options.keeping_programs(), options.writing(args.file, outputs):
         return _run(args)
 
 

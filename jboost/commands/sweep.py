@@ -50,8 +50,8 @@ def add(commands: terminal.Subcommands) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the errors and the best point."""
-    options.use_cache()
-    with options.writing(args.file, {"--table": args.table, "--plot": args.plot}):
+    outputs = {"--table": args.table, "--plot": args.plot}
+    with options.keeping_programs(), options.writing(args.file, outputs):
         return _run(args)
 
 

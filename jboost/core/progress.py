@@ -38,7 +38,7 @@ class Progress:
         self._start = self._since = time.monotonic()  # of all work, and of the work that is counted
         self._next = self._start  # when the next text may be shown
         self._count = self._before = 0  # of all work, and of the work that is not in the estimate
-        self._text, self._compiling = "", False
+        self._text, self._left, self._compiling = "", "", False
         self._lock, self._closed = threading.Lock(), threading.Event()
         self._ticker: threading.Thread | None = None
 
@@ -68,8 +68,12 @@ class Progress:
             self._text = label
             if self._count >= self.total:
                 return self._close()
+            now = time.monotonic()
             if self._compiling:  # the time until now says nothing about the work that is left
-                self._compiling, self._since, self._before = False, time.monotonic(), self._count
+                self._compiling, self._since, self._before = False, now, self._count
+            elif counted := self._count - self._before:
+                left = (now - self._since) * (self.total - self._count) / counted
+                self._left = f", about {duration(left)} left"
             self._show()
 
     def close(self) -> None:
@@ -83,7 +87,7 @@ class Progress:
         self._closed.set()
         spent = time.monotonic() - self._start
         counted = self._count and (self._asked or spent >= SHORT)
-        self._display.close(self._counted(spent) if counted else "")
+        self._display.close(self._counted(spent) if counted else "", self._share)
 
     def _show(self) -> None:
         """Show how far the work is, unless another text was shown just before."""
@@ -91,7 +95,7 @@ class Progress:
         if self._display is None or self._closed.is_set() or now < self._next:
             return
         self._next = now + self._display.pause
-        self._display.show(self._line(now), self._count / self.total if self.total else 0.0)
+        self._display.show(self._line(now), self._share)
         if self._display.rewrites and self._ticker is None:
             self._ticker = threading.Thread(target=self._tick, name="jboost-line", daemon=True)
             with contextlib.suppress(RuntimeError):  # no more threads: the line is merely less new
@@ -108,12 +112,12 @@ class Progress:
             return f"{self._title}{COMPILING}" + (f" {duration(spent)}" if spent >= 1 else "")
         if not self._count:
             return f"{self._title}{self._text}"
-        text = self._counted(now - self._start)
-        if self._before < self._count:
-            counted, remaining = self._count - self._before, self.total - self._count
-            left = (now - self._since) * remaining / counted
-            text += f", about {duration(left)} left"
+        text = self._counted(now - self._start) + self._left
         return f"{text}; {self._text}" if self._text else text
+
+    @property
+    def _share(self) -> float:
+        return self._count / self.total if self.total else 0.0
 
     def _counted(self, spent: float) -> str:
         share = f"{percent(self._count, self.total)}, {self._count:,} of {self.total:,}"
@@ -149,7 +153,7 @@ class _Line:
     def show(self, text: str, share: float) -> None:
         self._print(text, "" if self.rewrites else "\n")
 
-    def close(self, text: str) -> None:
+    def close(self, text: str, share: float) -> None:
         if text or self.rewrites:
             self._print(text, "\n" if text else "")
 
@@ -177,9 +181,9 @@ class _Bar:
         self._bar.n = share
         self._bar.set_description_str(text)  # which draws the bar
 
-    def close(self, text: str) -> None:
+    def close(self, text: str, share: float) -> None:
         if text:
-            self.show(text, self._bar.n)
+            self.show(text, share)
         else:  # a bar that is not full would stay
             self._bar.n, self._bar.leave = self._bar.total, False
         self._bar.close()

@@ -5,6 +5,7 @@ processes may share the folder. A file that is damaged or half written is compil
 """
 
 import contextlib
+import errno
 import os
 import warnings
 from collections.abc import Iterator
@@ -34,21 +35,22 @@ def cache(folder: str | os.PathLike[str] | None = None, *, clear: bool = False) 
     >>> jb.cache(tempfile.mkdtemp()) == jb.cache("off")
     False
     """
-    chosen = os.fspath(folder if folder is not None else os.environ.get(VARIABLE) or default())
-    if chosen == OFF:
-        _use(None)
-        return None
-    path = Path(chosen).expanduser().absolute()
-    theirs = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
-    if folder is None and theirs and Path(theirs) != path:
-        return Path(theirs)
     try:
+        chosen = os.fspath(folder if folder is not None else os.environ.get(VARIABLE) or default())
+        if chosen == OFF:
+            _use(None)
+            return None
+        path = Path(chosen).expanduser().absolute()
+        theirs = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
+        if folder is None and theirs and Path(theirs) != path:
+            return Path(theirs)
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = f"{path} cannot be made ({error})"
-        warnings.warn(f"compiled programs are not kept: {reason}", stacklevel=2)
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        _bound(path, 0 if clear else LARGEST)
+    except (OSError, RuntimeError) as error:  # RuntimeError: the system does not say what home is
+        warnings.warn(f"compiled programs are not kept: {error}", stacklevel=2)
         return None
-    _bound(path, 0 if clear else LARGEST)
     _use(path)
     return path
 
