@@ -156,6 +156,7 @@ class Progress(progress.Progress):
 
     def __init__(self, name: str, total: int) -> None:
         super().__init__(name, total, shown=True, unit="steps")
+        self.add(0)  # the first step may take long
 
 
 def fresh_python(code: str) -> str:

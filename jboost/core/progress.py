@@ -1,12 +1,14 @@
 """The display of how far long work has come: a line on a terminal, or a bar in a notebook."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import sys
 import threading
 import time
 import warnings
-from typing import Any, Self, TextIO
+from typing import Any, ClassVar, Self, TextIO
 
 PAUSES = (0.2, 10.0)  # seconds between texts, on a terminal and in a log, which would fill up
 TICK = 0.5  # seconds after which a terminal is brought up to date, whether or not work has gone on
@@ -110,7 +112,7 @@ class Progress:
         if self._compiling:
             spent = now - self._since
             return f"{self._title}{COMPILING}" + (f" {duration(spent)}" if spent >= 1 else "")
-        if not self._count:
+        if self._text and not self._count:
             return f"{self._title}{self._text}"
         text = self._counted(now - self._start) + self._left
         return f"{text}; {self._text}" if self._text else text
@@ -145,7 +147,12 @@ def percent(done: float, total: float) -> str:
 
 
 class _Line:
-    """A line of a terminal, which is rewritten, or of a log, which is not."""
+    """A line of a terminal, which is rewritten, or of a log, which is not.
+
+    A terminal shows the line of the work that began first, and none of the work within it.
+    """
+
+    shown: ClassVar[_Line | None] = None  # the line on the terminal
 
     def __init__(self, out: TextIO, rewrites: bool):
         self._out, self.rewrites, self.pause = out, rewrites, PAUSES[not rewrites]
@@ -156,9 +163,14 @@ class _Line:
     def close(self, text: str, share: float) -> None:
         if text or self.rewrites:
             self._print(text, "\n" if text else "")
+        if _Line.shown is self:
+            _Line.shown = None
 
     def _print(self, text: str, end: str) -> None:
         if self.rewrites:
+            _Line.shown = _Line.shown or self
+            if _Line.shown is not self:
+                return
             columns = 80
             with contextlib.suppress(OSError, ValueError):  # of a stream that is no file
                 columns = os.get_terminal_size(self._out.fileno()).columns or columns

@@ -149,6 +149,26 @@ def test_a_line_is_brought_up_to_date_by_itself(shown: Any, monkeypatch: Any) ->
     assert screen.getvalue() == ends and ends.endswith(ERASE)
 
 
+def test_a_terminal_shows_one_line_at_a_time(shown: Any, clock: list[float]) -> None:
+    screen = shown(True)
+    with Progress("outer", 9) as outer:
+        outer.add(0)
+        for _ in range(2):
+            with Progress("inner", 2) as inner:
+                inner.compiling()
+                clock[0] += 5.0
+                inner.add(1)
+        outer.add(1)
+    assert texts(screen) == [
+        "outer: 0%, 0 of 9 runs, 0 s",
+        "outer: 11%, 1 of 9 runs, 10 s, about 80 s left",
+        "outer: 11%, 1 of 9 runs, 10 s\n",
+    ]
+    with Progress() as line:
+        line.say("afterwards")
+    assert texts(screen)[3:] == ["afterwards", ""]
+
+
 def test_a_stream_that_is_closed_does_not_end_the_work(shown: Any) -> None:
     screen = shown(True)
     with Progress("many", 2) as count:
