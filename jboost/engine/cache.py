@@ -13,6 +13,8 @@ from pathlib import Path
 
 import jax
 
+from jboost.core import checks
+
 VARIABLE = "JBOOST_CACHE"  # the environment variable that names the folder, or says "off"
 OFF = "off"
 LARGEST = 2**29  # bytes that the folder may hold; programs not used for longest are removed
@@ -35,8 +37,10 @@ def cache(folder: str | os.PathLike[str] | None = None, *, clear: bool = False) 
     >>> jb.cache(tempfile.mkdtemp()) == jb.cache("off")
     False
     """
+    clear = checks.flag("clear", clear)
     try:
-        chosen = os.fspath(folder if folder is not None else os.environ.get(VARIABLE) or default())
+        chosen = os.environ.get(VARIABLE) or default() if folder is None else folder
+        chosen = checks.path("folder", chosen)
         if chosen == OFF:
             _use(None)
             return None
