@@ -118,22 +118,18 @@ def keeping_programs(*, clear: bool = False) -> Iterator[Path | None]:
         what, of_jax, reason = text.partition(" persistent compilation cache entry for ")
         if not of_jax and "compiled programs are not kept" not in text:
             return shown(message, *args, **options)
-        if what == "Error reading" and folder is not None:
+        if what == "Error reading":
             text = f"kept programs are damaged, and compiled again: {reason}"
-            for *_, file in cache.programs(folder):  # JAX would not write over them
-                with suppress(OSError):
-                    file.unlink()
+            cache.cache(clear=True)  # JAX would not write over a file
         elif of_jax:
             text = f"compiled programs are not kept: {reason}"
         if not said:
             terminal.say(text)
         said.append(text)
 
-    folder = None
     with warnings.catch_warnings():
         warnings.showwarning = show
-        folder = cache.cache(clear=clear)
-        yield folder
+        yield cache.cache(clear=clear)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from jboost.sweeps.jobs import example_state
 
 # Rows of the first block, and of the largest block of a slow model: first results come early, and
 # all come steadily. A quick model has longer blocks: a call of its program costs more beside them.
-FIRST_ROWS, MOST_ROWS = 256, 4096
+FIRST_ROWS, MOST_ROWS = 256, 2048
 
 DESCRIPTION = """\
 Learn a file row by row: predict the target, see the answer, learn from it.

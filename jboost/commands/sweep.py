@@ -60,11 +60,11 @@ def _run(args: argparse.Namespace) -> int:
     name = options.known_model(args.model)
     fixed = options.settings(args, name)
     source = options.source_of(args)
-    blocks: list[Numbers] = []
+    blocks, rows = list[Numbers](), 0
     with options.reading(args.file), Progress() as progress:
         for block in source:
             blocks.append(block)
-            rows = sum(len(d) for _, d in blocks)
+            rows += len(block[1])
             part = f", {percent(rows, source.total)}" if source.total else ""
             progress.say(f"reading {args.file}{part}, {rows:,} rows")
     xs, ds = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))

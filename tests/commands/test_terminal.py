@@ -22,6 +22,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 import jboost as jb
 from jboost.checkpoints import checkpoint
@@ -290,3 +291,22 @@ def test_no_trouble_with_the_cache_ends_a_run(
 def test_what_others_warn_of_is_shown_as_ever(programs: Path) -> None:
     with pytest.warns(UserWarning, match="something else"), options.keeping_programs():
         warnings.warn("something else", stacklevel=1)
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_folder_of_a_user_of_jax_is_left_alone(
+    folder: Path, programs: Path, tmp_path: Path, capsys: Any
+) -> None:
+    theirs = tmp_path / "theirs"
+    jax.config.update("jax_compilation_cache_dir", str(theirs))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    compilation_cache.reset_cache()
+    assert run_anew() == 0
+    files = [*theirs.glob("jit_*")]
+    for file in files:
+        file.write_bytes(b"damaged")
+    capsys.readouterr()
+    assert run_anew() == 0 and main(["cache", "--clear"]) == 0
+    assert capsys.readouterr().err.count("\n") == 1
+    assert files and all(file.read_bytes() == b"damaged" for file in files)
+    assert not programs.exists()

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -125,6 +125,20 @@ def test_after_warming_up_nothing_is_compiled(compiled_as: str, ahead: int, tmp_
         use("auto")
     assert_same(stream.state, state)
     np.testing.assert_array_equal(np.concatenate([b.prediction for b in blocks]), trace.prediction)
+
+
+def test_an_observer_that_cannot_be_held_weakly_is_planned_for_once(monkeypatch: Any) -> None:
+    class Weights(NamedTuple):
+        learners: int
+
+        def __call__(self, state: Any, info: Any) -> Any:
+            return info.lam[: self.learners]
+
+    plans = []
+    length = loop.pieces.length
+    monkeypatch.setattr(loop.pieces, "length", lambda *args: plans.append(1) or length(*args))
+    stream = run_stream(RU, cut([100, 100]), KEY, observe=Weights(2)).finish()
+    assert stream.position == T and len(plans) == 1
 
 
 @pytest.mark.parametrize("ahead", [0, 1])
