@@ -80,7 +80,7 @@ def test_a_script_runs_from_the_command_line_without_the_data(tmp_path, monkeypa
     command = [sys.executable, "experiments/paper/table1.py", "--quick", "--length", "120"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=FOLDER.parent)
     assert files_of(FOLDER) == before
-    assert "STAND-IN" in done.stderr and "[####################]" in done.stderr
+    assert "STAND-IN" in done.stderr and "table1: 100%, 2 of 2 steps" in done.stderr
     out = tmp_path / "jboost-experiments"
     assert f"results in {out / 'table1.json'}" in done.stdout
     record = json.loads((out / "table1.json").read_text(encoding="utf-8"))
