@@ -20,7 +20,7 @@ from jboost.combiners.mean import NSGD, Uniform
 from jboost.combiners.refined import Refined, ScaleAlike
 from jboost.core import Learner, Transform, model, static
 from jboost.core import metrics as metrics
-from jboost.core.numerics import ase
+from jboost.core.squared_errors import ase
 from jboost.engine.cache import cache
 from jboost.learners import NLMS, SGD, ForwardNewton, GaussNewton, Gradient, Newton, PiecewiseLinear
 from jboost.learners import networks as networks
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from jboost.tuning.hypergradient import hypergradient
     from jboost.tuning.tune import tune
 
-# What makes no model is loaded when it is first asked for: a third of the time of the import. (All
-# models are: a checkpoint may name any.)
+# Modules without models are loaded when first asked for, which saves a third of the import's time.
+# Modules with models are always loaded, because a checkpoint may name any model.
 _LATER = {
     "CheckpointError": "jboost.checkpoints.checkpoint",
     "datasets": "jboost.paper.datasets",

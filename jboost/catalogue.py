@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from jboost.automatic import SIZES, auto
 from jboost.boosting import models
-from jboost.core import Learner
+from jboost.core import Learner, checks
 from jboost.learners import NLMS, SGD, ForwardNewton, Newton
 from jboost.transforms import Bias, Impute, Scale, ScaleTarget
 from jboost.transforms.pipelines import pipeline
@@ -34,7 +34,7 @@ class Setting(NamedTuple):
             if not isinstance(value, float) or number == value:  # int(2.5) is 2
                 return number
         requirement = "a whole number" if kind is int else "a number"
-        raise ValueError(f"{name} must be {requirement}; got {value!r}")
+        raise ValueError(f"{name} must be {requirement}; got {checks.shown(value)}")
 
 
 class NamedModel(NamedTuple):
@@ -63,8 +63,8 @@ _BOOST = {
 _BSGD, _BNM = _BOOST | _STEP, _BOOST | _NEWTON
 _REUSE = {"max_reuse": Setting(5, "≥ 1", "K, how often a sample is used at most")}
 _AUTO = {
-    "size": Setting(SIZES["medium"], "≥ 1", "parameters of its largest networks"),
-    "seed": Setting(0, "≥ 0", "of the random draw of their first weights"),
+    "size": Setting(SIZES["medium"], "≥ 1", "about how many parameters each network has"),
+    "seed": Setting(0, "≥ 0", "the seed from which the networks start"),
 }
 
 CATALOGUE: dict[str, NamedModel] = {
@@ -90,13 +90,14 @@ def resolve(model: Learner | str | None, *, intervals: float | None = None) -> L
     if intervals is not None:
         if isinstance(model, Intervals):
             raise ValueError(f"the model has intervals already; got intervals={intervals!r} too")
-        return Intervals(resolve(model), intervals)
+        coverage = checks.number("intervals", intervals, above=0, below=1)
+        return Intervals(resolve(model), coverage)
     if isinstance(model, Learner):
         return model
     if model is None or isinstance(model, str):
         return named(model or DEFAULT)
     options = f"a learner such as jb.bnm_wu(…), one of the names {', '.join(CATALOGUE)}, or None"
-    raise TypeError(f"model must be {options}; got {model!r}")
+    raise TypeError(f"model must be {options}; got {checks.shown(model)}")
 
 
 def check_name(name: str) -> str:

@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 from jboost.commands import demo, inspect, models, run, sweep, terminal
 from jboost.core.extras import MissingExtra
+from jboost.engine import plan
 
 EPILOG = f"""\
 {terminal.EXIT_STATUS}
@@ -32,6 +33,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     args.argv = list(sys.argv[1:] if argv is None else argv)
     if args.command is None:
         parser.print_help(sys.stderr)
+        return terminal.WRONG_USAGE
+    try:
+        plan.check()
+    except ValueError as error:  # of the environment
+        terminal.print_error(error)
         return terminal.WRONG_USAGE
     try:
         status = args.run(args)

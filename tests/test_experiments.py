@@ -172,6 +172,11 @@ def test_the_tests_that_a_page_names_exist():
     assert len(named) >= 10 and named <= tests
 
 
+def test_every_public_name_is_on_the_page_of_names():
+    named = set(re.findall(r"`(\w+)", text_of(FOLDER / "guides" / "api.md")))
+    assert set(jb.__all__) - named == set()
+
+
 @pytest.mark.parametrize("page", sorted(FOLDER.rglob("*.md")), ids=lambda page: page.name)
 def test_links_of_the_pages_lead_somewhere(page):
     links = re.findall(r"\]\(([^)#]+)\)", text_of(page))

@@ -5,6 +5,7 @@ inside functions and for types count as any other.
 """
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,24 @@ def test_a_room_says_what_lives_there():
             assert docstring and "import" in docstring, (
                 f"{folder.name} does not say what it may use"
             )
+
+
+def definitions(source: str) -> set[str]:
+    """Return what a module defines, and the methods of its classes as ``Class.method``."""
+    names = set()
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{f.name}" for f in node.body if isinstance(f, ast.FunctionDef)}
+    return names
+
+
+def test_the_map_of_the_house_names_what_is_there():
+    page = (PACKAGE.parent / ".github" / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    steps = page.partition("### The way of a row")[2].partition("### Words")[0]
+    named = re.findall(r"`(\w+/\w+\.py)(?:: ([\w., ]+))?`", steps)
+    assert len(named) > 15
+    for file, names in named:
+        defined = definitions((PACKAGE / file).read_text(encoding="utf-8"))
+        assert {*filter(None, names.split(", "))} <= defined, f"{file}: {names}"

@@ -177,7 +177,7 @@ def related_work(record: Record) -> str:
 def requirements(record: Record) -> str:
     """What the non-linear parts were to reach, and what they do."""
     rows = [
-        [line["what"], f"{line['sign']} {line['wanted']:g}", short(line["got"]),
+        [line["what"].replace("|", "\\|"), f"{line['sign']} {line['wanted']:g}", short(line["got"]),
          "yes" if line["holds"] else "NO"]
         for line in record["results"]["requirements"]
     ]  # fmt: skip

@@ -19,7 +19,7 @@ GUARANTEE, TARGET, KAPPA, LEARNERS = 0.02, 0.1, 0.1, 60
 
 
 def chain(e: Floats, base: float, target: float) -> Floats:
-    """λ^(1..m+1) = min{1, base^l} for errors e (T, m)."""
+    """λ^(1..m+1) = min{1, base^l}, l^(k+1) = l^(k) + target − e², for errors e (T, m)."""
     l = np.cumsum(np.pad(target - e**2, ((0, 0), (1, 0))), axis=1)
     return base ** np.maximum(l, 0.0)
 

@@ -15,7 +15,7 @@ from jboost import catalogue
 from jboost.adapters.atomic import Atomic
 from jboost.adapters.feed import Feed
 from jboost.adapters.numbers import as_number, as_weights
-from jboost.core import Learner, extras
+from jboost.core import Learner, checks, extras
 from jboost.wrappers.intervals import Intervals
 
 extras.need("river", "river")
@@ -139,6 +139,8 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
         if feed is None:
             model = catalogue.resolve(self.model, intervals=self.intervals)
             seed = secrets.randbits(32) if model.needs_key and self.seed is None else self.seed
+            if seed is not None:
+                seed = checks.whole("seed", seed, at_least=0, at_most=2**32 - 1)
             key = None if seed is None else jax.random.key(seed)
             feed = Feed(model, len(columns), key)
         elif len(columns) > feed.setup.num_features:

@@ -12,7 +12,7 @@ from jboost import catalogue
 from jboost.adapters.atomic import Atomic
 from jboost.adapters.feed import Feed
 from jboost.adapters.numbers import as_weights
-from jboost.core import Learner, State, extras
+from jboost.core import Learner, State, checks, extras
 from jboost.wrappers.intervals import Intervals
 
 extras.need("sklearn", "sklearn")
@@ -109,7 +109,7 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
         if first:
             key = None
             if model.needs_key or self.random_state is not None:
-                key = jax.random.key(check_random_state(self.random_state).randint(2**31 - 1))
+                key = jax.random.key(self._generator().randint(2**31 - 1))
             self.model_, self.feed_ = model, Feed(model, np.shape(X)[1], key)
         self.feed_ = self.feed_.learn_many(X, y, weights)
 
@@ -140,6 +140,14 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
         return copy
+
+    def _generator(self) -> np.random.RandomState:
+        try:
+            return check_random_state(self.random_state)
+        except (TypeError, ValueError):
+            allowed = "None, a whole number from 0 to 2³² − 1, or a numpy RandomState"
+            got = checks.shown(self.random_state)
+            raise ValueError(f"random_state must be {allowed}; got {got}") from None
 
     def _checked(self, model: Learner, **arguments: Any) -> Any:
         """Return X, or X and y, as arrays that the model can take."""

@@ -20,10 +20,11 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.boosting import copies
+from jboost.boosting.boost import MOST_LEARNERS
 from jboost.core import DType, Key, Learner, Number, Sample, State, Wrapper, checks, model, static
 from jboost.core.draws import keys as keys_for
 from jboost.core.learner import instance
-from jboost.core.numerics import Sum, dtype_of
+from jboost.core.numerics import LARGEST, Sum, dtype_of
 
 
 class ChainState(NamedTuple):
@@ -45,13 +46,14 @@ class GradientChain(Wrapper):
     per_learner: ClassVar[tuple[str, ...]] = ("learner",)
 
     def __post_init__(self) -> None:
-        whole, positive = checks.a_whole_number(at_least=1), checks.a_number(above=0)
-        checks.fields(self, learner=instance, m=whole, bound=positive)
+        whole = checks.a_whole_number(at_least=1, at_most=MOST_LEARNERS)
+        bound = checks.a_number(at_least=1 / LARGEST, at_most=LARGEST)  # float32 holds its square
+        checks.fields(self, learner=instance, m=whole, bound=bound)
         copies.check(self.learner, self.m)
 
     @property
     def knows_leverage(self) -> bool:
-        return False  # of many learners
+        return False  # it is that of one learner
 
     @abc.abstractmethod
     def steps(self, state: ChainState, dtype: DTypeLike) -> tuple[Array, Array]:
@@ -115,19 +117,19 @@ class GradientChain(Wrapper):
 
 @model
 class SpanBoosting(GradientChain):
-    """Online gradient boosting for the span of the learners, the paper's Algorithm 1.
+    """Online gradient boosting for the span of the learners, Algorithm 1 of Beygelzimer et al.
 
         yⁱ = clip((1 − σⁱ η) yⁱ⁻¹ + η h, ±D),    y⁰ = 0,    d̂ = yᵐ
         σⁱ ← clip(σⁱ + α g yⁱ⁻¹, 0, 1),    α = 1/(L D √t),    σⁱ = 0 at first
 
-    The paper's radius B is D for the squared loss. Linear learners gain by clipping, which makes
+    Their radius B is D for the squared loss. Linear learners gain by clipping, which makes
     their sum non-linear; under drift they lose (``experiments/bench/baselines.py``).
 
     Args:
       learner: the learner; its floats may hold one value per copy.
       m: the number of copies.
       shrinkage: η in [1/m, 1]; by default 1/m, the best of those tried for the linear loss.
-      bound: D > 0.
+      bound: D, from 1e-15 to 1e15.
       feed: "gradient" for the linear loss as above, or "residual" for the target d − yⁱ⁻¹ as in
         batch gradient boosting, with an η of about ln m/m: better under drift, worse under noise.
 
@@ -161,7 +163,7 @@ class SpanBoosting(GradientChain):
 
 @model
 class HullBoosting(GradientChain):
-    """Online gradient boosting for the convex hull of the learners, the paper's Algorithm 2.
+    """Online gradient boosting for the convex hull of the learners, Algorithm 2 of theirs.
 
         yⁱ = (1 − ηⁱ) yⁱ⁻¹ + ηⁱ h,    ηⁱ = 2/(i + 1),    y⁰ = 0,    d̂ = yᵐ
 

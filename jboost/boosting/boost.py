@@ -10,6 +10,8 @@ from jboost.combiners.mean import NSGD, from_mean
 from jboost.core import Learner, Number, checks
 from jboost.core.learner import instance
 
+MOST_LEARNERS = 2**20
+
 
 def boost(
     learner: Learner | Sequence[Learner] | Callable[[int], Learner],
@@ -36,7 +38,7 @@ def boost(
       learner: a learner, a list of learners (then m is its length), or a function of k = 0 … m − 1
         that returns a learner. A learner whose floats have shape (m,) is m different learners.
         Copies of a learner that draws at its start, as behind ``RandomFourier``, draw differently.
-      m: the number of learners, at least 1.
+      m: the number of learners, from 1 to a million.
       target_mse: σ_m² ≥ 0, the modified desired MSE; about the MSE that is hoped for.
       dependence: c ≥ 0, by default 1.
       mode: how λ is spent, by default ``Weighted()``.
@@ -53,9 +55,10 @@ def boost(
     (1000,)
     """
     learners, sizes = _grouped(learner, m)
+    literal = checks.flag("literal", literal)
     if guarantee is not None and dependence is not None:
-        why = f"guarantee={guarantee!r} is Algorithm 1, whose exponent is l/2"
-        raise ValueError(f"{why}: give no dependence; got dependence={dependence!r}")
+        why = f"guarantee={checks.shown(guarantee)} is Algorithm 1, whose exponent is l/2"
+        raise ValueError(f"{why}: give no dependence; got dependence={checks.shown(dependence)}")
     c = 1.0 if dependence is None else dependence
     emphasis = Emphasis(target_mse, c, guarantee, chain, literal)
     if combiner is None:
@@ -64,7 +67,7 @@ def boost(
     boosted = Boosted(
         learner=learners[0] if len(learners) == 1 else learners,
         emphasis=emphasis,
-        mode=checks.instance("mode", mode, Mode, "Weighted(), DataReuse(…), RandomUpdate() or so"),
+        mode=checks.instance("mode", mode, Mode, "Weighted(), RandomUpdate() or another mode"),
         combiner=from_mean(instance("combiner", combiner, "NSGD(step_size=0.01)")),
         sizes=sizes,
     )
@@ -79,14 +82,16 @@ def _grouped(
 ) -> tuple[tuple[Learner, ...], tuple[int, ...]]:
     """Return the groups of alike learners, each as one learner, and how many are in each."""
     if callable(learner) and not isinstance(learner, type):
-        learner = [learner(k) for k in range(checks.whole("m", m, at_least=1))]
+        m = checks.whole("m", m, at_least=1, at_most=MOST_LEARNERS)
+        learner = [learner(k) for k in range(m)]
     if not isinstance(learner, (list, tuple)):
         if m is None:
             raise ValueError("m, the number of copies of the learner, is missing; got None")
-        return (instance("learner", learner),), (checks.whole("m", m, at_least=1),)
+        m = checks.whole("m", m, at_least=1, at_most=MOST_LEARNERS)
+        return (instance("learner", learner),), (m,)
     if not learner:
         raise ValueError("learner must be a Learner or a list of at least one; got an empty list")
-    if m is not None and m != len(learner):
+    if m is not None and checks.whole("m", m, at_least=1) != len(learner):
         raise ValueError(f"m must be the length of the list of learners, {len(learner)}; got {m}")
     groups = copies.groups_of_alike([instance("learner", member) for member in learner])
     return tuple(map(copies.stack, groups)), tuple(map(len, groups))

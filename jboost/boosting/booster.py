@@ -29,6 +29,7 @@ from jboost.learners.newton import ForwardNewton
 # forward form shrinks the estimate just there (experiments/paper/README.md compares the two).
 RLS_COMBINER = ForwardNewton(forgetting=0.999, ridge=1.0, max_variance=100.0, shrink=True)
 
+OfCopy = Callable[..., State]  # a function of one copy of a learner, and of rows that belong to it
 Row = Array | None  # the row of one learner, or None where a number holds for all learners
 COMBINER = 2**31  # what is folded into a key for the combiner; a learner's number is smaller
 
@@ -110,7 +111,7 @@ class Boosted(Learner):
             return learner.predict(state, x)
 
         groups = zip(self.groups, self.sizes, state.learners, strict=True)
-        return jnp.concatenate([self._each(predict, *group) for group in groups])
+        return jnp.concatenate([self.each_copy(predict, *group) for group in groups])
 
     def learn(self, state: BoostedState, sample: Sample) -> BoostedState:
         # Each repeat draws anew, as t has moved on.
@@ -171,17 +172,19 @@ class Boosted(Learner):
 
         spent = self._split(weight), self._split(sample.repeats), self._learner_keys(key)
         groups = zip(self.groups, self.sizes, state.learners, *spent, strict=True)
-        return tuple(self._each_that_learns(learn, *group) for group in groups)
+        return tuple(self.updated_copies(learn, *group) for group in groups)
 
-    def _each(self, f: Callable[..., State], learner: Learner, size: int, *rows: State) -> State:
-        """Return f(learner, …) for every copy; the engine overrides how copies lie in memory."""
+    def each_copy(self, f: OfCopy, learner: Learner, size: int, *rows: State) -> State:
+        """Return f(copy, row, …) for every copy of a learner, with one row of each of ``rows``.
+
+        This method and the next are hooks: a subclass may lay out the copies otherwise, as the
+        engine does.
+        """
         return copies.each(f, learner, size, *rows)
 
-    def _each_that_learns(
-        self, f: Callable[..., State], learner: Learner, size: int, *rows: State
-    ) -> State:
-        """Return f(learner, state, λ, n, key) for every copy: the states after an update."""
-        return self._each(f, learner, size, *rows)
+    def updated_copies(self, f: OfCopy, learner: Learner, size: int, *rows: State) -> State:
+        """Return the state of every copy after f(copy, state, λ, n, key) has updated it."""
+        return self.each_copy(f, learner, size, *rows)
 
     def _split(self, rows: ArrayLike | None) -> list[Row]:
         """Return the rows of each group; None where there is not one row per learner."""

@@ -52,6 +52,7 @@ class Emphasis:
         from_zero, share = checks.a_number(at_least=0), checks.a_number(above=0, below=1)
         checks.fields(self, target_mse=from_zero, dependence=from_zero)
         checks.fields(self, guarantee=checks.or_none(share), chain=checks.one_of("prefix", "scan"))
+        checks.fields(self, literal=checks.flag)
 
     def init(self, m: int, dtype: DTypeLike) -> EmphasisState:
         return EmphasisState(Sum.zeros((m,), dtype), Sum.zeros((m,), dtype))

@@ -23,14 +23,16 @@ class Common(TypedDict, total=False):
 
 
 def _sgd(m: int, mode: Mode, target_mse: Number, step_size: Number, common: Common) -> Boosted:
-    learner = SGD(step_size, guard=not common.get("literal", False))
+    literal = checks.flag("literal", common.get("literal", False))
+    learner = SGD(step_size, guard=not literal)
     return boost(learner, m, target_mse=target_mse, mode=mode, **common)
 
 
 def _newton(
     m: int, mode: Mode, target_mse: Number, forgetting: Number, ridge: Number, common: Common
 ) -> Boosted:
-    cap = None if common.get("literal", False) else AUTOMATIC
+    literal = checks.flag("literal", common.get("literal", False))
+    cap = None if literal else AUTOMATIC
     learner = Newton(forgetting, ridge, max_variance=cap)
     return boost(learner, m, target_mse=target_mse, mode=mode, **common)
 
@@ -49,13 +51,9 @@ def bsgd_wu(
 
 
 def bsgd_dr(
-    m: int = 20,
-    *,
-    target_mse: Number,
-    step_size: Number,
-    max_reuse: int = 5,
+    m: int = 20, *, target_mse: Number, step_size: Number, max_reuse: int = 5,
     **common: Unpack[Common],
-) -> Boosted:
+) -> Boosted:  # fmt: skip
     """BSGD-DR: boosted SGD by data reuse, eq. `iterate`, with steps of step_size / max_reuse.
 
     >>> bsgd_dr(target_mse=0.25, step_size=0.1).learner
@@ -89,14 +87,9 @@ def bnm_wu(
 
 
 def bnm_dr(
-    m: int = 20,
-    *,
-    target_mse: Number,
-    forgetting: Number,
-    ridge: Number,
-    max_reuse: int = 5,
+    m: int = 20, *, target_mse: Number, forgetting: Number, ridge: Number, max_reuse: int = 5,
     **common: Unpack[Common],
-) -> Boosted:
+) -> Boosted:  # fmt: skip
     """BNM-DR: boosted Newton learners by data reuse. They forget at every repeat.
 
     >>> bnm_dr(target_mse=0.17, forgetting=0.999, ridge=0.01).mode

@@ -22,7 +22,8 @@ class Mode(abc.ABC):
 
     @property
     def most_repeats(self) -> int | None:
-        return None  # the largest number of repeats that `spend` returns, where there is a bound
+        """The largest number of repeats that ``spend`` returns; None where there is no bound."""
+        return None
 
     @abc.abstractmethod
     def spend(self, lam: Array, uniform: Array | None) -> tuple[ArrayLike, ArrayLike]:

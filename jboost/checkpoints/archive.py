@@ -144,7 +144,7 @@ def _read_header(file: BinaryIO) -> tuple[bytes, Header]:
 
 
 def _table(header: Header) -> list[Entry]:
-    """The header's list of arrays, checked: sizes are possible, and no name occurs twice."""
+    """Return the header's list of arrays, checked: sizes are possible, and no name occurs twice."""
     try:
         if len(header["arrays"]) > LARGEST_COUNT:
             raise ValueError
@@ -170,7 +170,7 @@ def _file_size(header_size: int, table: list[Entry]) -> int:
 
 
 def _contents(header: bytes, arrays: Mapping[str, np.ndarray]) -> Iterator[bytes | memoryview]:
-    """All bytes of the file in order, except the digest of them at the end."""
+    """Yield all bytes of the file in order, except the digest of them at the end."""
     members: list[tuple[bytes, bytes, bytes | memoryview]] = [(_FIRST, header, b"")]
     for name, array in arrays.items():
         head = _npy_head(array.dtype.name, array.shape)
@@ -188,7 +188,7 @@ def _contents(header: bytes, arrays: Mapping[str, np.ndarray]) -> Iterator[bytes
 
 
 def _stored(dtype: np.dtype) -> np.dtype:
-    """The dtype in the file: little-endian, and unsigned integers for bfloat16."""
+    """Return the dtype in the file: little-endian, and unsigned integers for bfloat16."""
     return np.dtype(f"<u{dtype.itemsize}") if dtype.kind == "V" else dtype.newbyteorder("<")
 
 
@@ -200,7 +200,7 @@ def _npy_head(dtype: str, shape: tuple[int, ...]) -> bytes:
 
 
 def _numbers(array: np.ndarray) -> memoryview:
-    """The bytes of an array as they are in the file, without a copy where its memory has them."""
+    """Return the bytes of an array as the file has them, without a copy where memory has them."""
     stored = _stored(array.dtype)
     array = np.asarray(array, order="C")
     array = array.view(stored) if array.dtype.kind == "V" else array.astype(stored, copy=False)

@@ -114,15 +114,6 @@ def claim(descriptor: int, path: PathLike) -> bool:
     return False
 
 
-def checked_path(name: str, path: object) -> str:
-    """The text of a path that is an argument; ``name`` is what the argument is called."""
-    text = os.fspath(path) if isinstance(path, os.PathLike) else path
-    if not isinstance(text, str) or "\0" in text:
-        allowed = "a path, as text or as a pathlib.Path, without zero bytes"
-        raise TypeError(f"{name} must be {allowed}; got {path!r:.100}")
-    return text
-
-
 def _create(prefix: str) -> tuple[str, BinaryIO]:
     """Create a file of a new name, and lock it."""
     while True:
@@ -144,7 +135,7 @@ def _lock(file: BinaryIO, *, wait: bool = True) -> bool:
 
 
 def _is_still(descriptor: int, path: str) -> bool:
-    """Whether a path still leads to the open file."""
+    """Return whether a path still leads to the open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:
@@ -186,6 +177,6 @@ def _saying(consequence: str, path: PathLike) -> Iterator[None]:
 
 
 def _hidden(path: str) -> tuple[str, str]:
-    """The folder of a path, and how the names of the hidden files begin that belong to it there."""
+    """Return the folder of a path, and how the names of its hidden files there begin."""
     folder, name = os.path.split(path)  # the name may be as long as names can be: digest it
     return folder, f".jboost-{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}"

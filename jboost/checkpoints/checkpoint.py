@@ -13,7 +13,7 @@ import jax
 
 from jboost.checkpoints import archive
 from jboost.checkpoints.archive import CheckpointError
-from jboost.checkpoints.atomic import PathLike, checked_path, replacing
+from jboost.checkpoints.atomic import PathLike, replacing
 from jboost.checkpoints.description import (
     Store,
     describe,
@@ -23,8 +23,11 @@ from jboost.checkpoints.description import (
     refuse_narrowing,
 )
 from jboost.core import Key, Learner, State, checks
+from jboost.core.guards import mismatch
 from jboost.core.learner import instance
-from jboost.core.template import mismatch, size_of, template
+from jboost.core.template import size_of, template
+
+LARGEST_POSITION = 2**63 - 1
 
 
 class Checkpoint(NamedTuple):
@@ -80,7 +83,7 @@ def save(
     >>> bool((again.learners[0].w == whole.learners[0].w).all())
     True
     """
-    checked_path("path", path)
+    checks.path("path", path)
     header, arrays = contents(
         model, state, key, position=position, extra=extra, num_features=num_features,
         supply_model=supply_model,
@@ -101,18 +104,19 @@ def contents(
 ) -> tuple[archive.Header, archive.Arrays]:
     """The header and the arrays that :func:`save` would write; the arguments are the same."""
     instance("model", model)
+    supply_model = checks.flag("supply_model", supply_model)
     if key is not None:
         checks.key("key", key)
     if num_features is not None:
         num_features = checks.whole("num_features", num_features, at_least=1)
     if position is not None:
-        position = checks.whole("position", position, at_least=0)
+        position = checks.whole("position", position, at_least=0, at_most=LARGEST_POSITION)
     refuse_deep("extra", extra)
     try:
         extra = json.loads(json.dumps(dict(extra or {}), allow_nan=False))
     except (TypeError, ValueError) as error:
         problem = f"extra must be a dict that JSON can hold ({error})"
-        raise TypeError(f"{problem}; got {extra!r:.200}") from None
+        raise TypeError(f"{problem}; got {checks.shown(extra)}") from None
     header, store = {"jax": jax.__version__, "position": position, "extra": extra}, Store()
     header["model"] = describe(model, store, opaque=supply_model)
     store.put_leaves("state", state)
@@ -157,7 +161,7 @@ def read(path: PathLike, model: Learner | None = None) -> Checkpoint:
         key = store.take_jax("key") if "key" in arrays else None
         state = _rebuild_state(model, header, store, key)
         if (position := header["position"]) is not None:
-            checks.whole("position", position, at_least=0)
+            checks.whole("position", position, at_least=0, at_most=LARGEST_POSITION)
         refuse_deep("extra", header["extra"])
         return Checkpoint(model, state, key, position, dict(header["extra"]))
 
@@ -183,7 +187,7 @@ def inspect(path: PathLike) -> dict[str, Any]:
 @contextlib.contextmanager
 def _refusing(path: PathLike) -> Iterator[None]:
     """Make every error that the contents of a file lead to a CheckpointError with its path."""
-    name = checked_path("path", path)
+    name = checks.path("path", path)
     try:
         yield
     except CheckpointError as error:
@@ -211,7 +215,7 @@ def _check_same(model: Learner, saved: object, store: Store) -> None:
 
 
 def _rebuild_state(model: Learner, header: archive.Header, store: Store, key: Key) -> State:
-    """The state: the arrays of the store that model and key left, on the structure of a state."""
+    """Build the state of the arrays that model and key left in the store."""
     refuse_narrowing(archive.DTYPES[header["dtype"]])
     num_features = checks.whole("num_features", header["num_features"], at_least=1)
     expected = template(model, num_features, header["dtype"], key)

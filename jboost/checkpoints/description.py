@@ -1,7 +1,7 @@
 """Describes a model by JSON and arrays, and rebuilds the model from them.
 
 The description has the names of the model's classes and the values of their fields. A class is
-looked up by its name among those that :func:`jboost.core.learner.model` has made: nothing is
+looked up by its name among those that :func:`jboost.core.pytree.model` has made: nothing is
 imported, called or evaluated because a file says so. Numbers come back exactly, with their types.
 
 | in the model                       | in the description                                          |
@@ -62,12 +62,12 @@ class Store:
         return [self.put(name + jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
 
     def take(self, name: str) -> np.ndarray:
-        """The array of a name, as it is in the file."""
+        """Return the array of a name, as it is in the file."""
         self.taken.append(name)
         return self.arrays[name]
 
     def take_jax(self, name: str) -> jax.Array:
-        """The array or key of a name, on the default device, with the dtype that was saved."""
+        """Return the array or key of a name, on the default device, in the dtype that was saved."""
         array = self.take(name)
         if name in self.keys:
             return jax.random.wrap_key_data(jnp.asarray(array), impl=self.keys[name])
@@ -97,7 +97,7 @@ def refuse_deep(name: str, value: object) -> None:
 
 
 def describe(model: object, store: Store, *, opaque: bool = False) -> Any:
-    """The description of a model, for JSON; its arrays are put into the store.
+    """Return the description of a model, for JSON; its arrays are put into the store.
 
     >>> from jboost.learners import SGD
     >>> describe(SGD(step_size=0.1), Store())
@@ -134,7 +134,7 @@ def describe(model: object, store: Store, *, opaque: bool = False) -> Any:
             return {"class": name, "fields": fields}
         if not static:
             required = "a number, an array or a model"
-            raise TypeError(f"{path} must be {required} to be saved; got {value!r:.100}")
+            raise TypeError(f"{path} must be {required} to be saved; got {checks.shown(value)}")
         if not opaque:
             raise TypeError(
                 f"{path} is {_qualified_name(value)}, which a file cannot hold. Save with "
@@ -146,7 +146,7 @@ def describe(model: object, store: Store, *, opaque: bool = False) -> Any:
 
 
 def rebuild(description: object, store: Store) -> Any:
-    """The model that was described; a :class:`CheckpointError` if that is not possible."""
+    """Return the model that was described; a :class:`CheckpointError` if that is not possible."""
 
     def decode(node: object, path: str, static: bool, depth: int) -> Any:
         if depth > DEEPEST:
@@ -183,9 +183,10 @@ def rebuild(description: object, store: Store) -> Any:
                         )
                     is_static = bool(fields[key].metadata.get("static"))
                     values[key] = decode(value, f"{path}.{key}", is_static, depth + 1)
-                # The constructor, which may convert or refuse values, is called only to fill in
-                # the defaults of fields that the class got after the file was written.
-                node = object.__new__(cls) if len(values) == len(fields) else cls(**values)
+                # The constructor refuses values that are not allowed, such as absurd sizes, and
+                # fills in the defaults of fields that the class got after the file was written. It
+                # may also convert values, which are then set to exactly what was saved.
+                node = cls(**values)
                 for key, value in values.items():
                     object.__setattr__(node, key, value)
                 return node
@@ -200,7 +201,7 @@ def rebuild(description: object, store: Store) -> Any:
 
 
 def difference(saved: Any, supplied: Any, path: str = "model") -> str | None:
-    """Where two descriptions first differ; fields that the file lacks do not count."""
+    """Return where two descriptions first differ; fields that the file lacks do not count."""
     match saved, supplied:
         case {"class": _, "fields": dict(older)}, {"class": _, "fields": dict(newer)}:
             supplied = supplied | {"fields": {k: v for k, v in newer.items() if k in older}}

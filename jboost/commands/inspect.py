@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _texts(header: dict[str, Any]) -> dict[str, str]:
-    """What the header of a checkpoint says, by what it is about."""
+    """Return what the header of a checkpoint says, by what it is about."""
     arrays = header["arrays"]
     size = sum(math.prod(shape) * archive.DTYPES[dtype].itemsize for _, dtype, shape in arrays)
     return {
@@ -65,7 +65,7 @@ def _texts(header: dict[str, Any]) -> dict[str, str]:
 
 
 def _run_texts(extra: object) -> dict[str, str]:
-    """What ``jboost run`` has kept beside the state, as far as it is there."""
+    """Return what ``jboost run`` has kept beside the state, as far as it is there."""
     texts: dict[str, str] = {}
     match extra:
         case {"stream": {"scored": int(scored), "squared_error": str(error), "skipped": int(bad)}}:
@@ -87,7 +87,7 @@ def _run_texts(extra: object) -> dict[str, str]:
 
 
 def _model_text(node: object, indent: int) -> str:
-    """The description of a model, with one setting on each line."""
+    """Return the description of a model, with one setting on each line."""
     start = f"\n{' ' * indent}"
     match node:
         case {"class": name, "fields": dict(fields)}:

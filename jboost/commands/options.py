@@ -28,7 +28,11 @@ from jboost.core.template import template
 from jboost.files import sources
 from jboost.files.columns import Columns, DataError
 
-POLICIES = {"impute": "keep", "skip": "skip", "raise": "raise"}  # --missing, as sources.read has it
+POLICIES = {
+    "impute": "keep",
+    "skip": "skip",
+    "raise": "raise",
+}  # by --missing, for sources.read
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
@@ -63,13 +67,13 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def known_model(name: str | None) -> str:
-    """The name of a model in the catalogue, by default the catalogue's default."""
+    """Return the name of a model in the catalogue, by default the catalogue's default."""
     with refusing():
         return catalogue.check_name(name or catalogue.DEFAULT)
 
 
 def settings(args: argparse.Namespace, name: str) -> dict[str, Any]:
-    """The settings of the model; ``--seed`` is one of them where the model has a seed."""
+    """Return the settings of the model; ``--seed`` is one of them where the model has a seed."""
     seeded = args.seed is not None and "seed" in catalogue.CATALOGUE[name].settings
     return ({"seed": args.seed} if seeded else {}) | dict(args.set)
 
@@ -77,7 +81,7 @@ def settings(args: argparse.Namespace, name: str) -> dict[str, Any]:
 def source_of(
     args: argparse.Namespace, columns: Columns | None = None, missing: str | None = None
 ) -> sources.Source:
-    """The stream that the options describe.
+    """Return the stream that the options describe.
 
     ``columns`` and ``missing`` are those of the run to go on with, where there is one.
     """

@@ -33,7 +33,7 @@ LEGEND = (
     "part in what the prediction has in common with the answers. Means of rows looked at now and "
     "then."
 )
-MISSING_TEXTS = {  # what becomes of missing inputs, and what rows lack that are not scored
+MISSING_TEXTS = {  # by --missing: what becomes of missing inputs, and which rows count no error
     "impute": ("filled in from the past", "without an answer"),
     "skip": ("rows with missing inputs are not learned", "without an answer or an input"),
     "raise": ("none are allowed", "without an answer"),
@@ -85,7 +85,7 @@ class Outcome:
                 account.add(block)
 
     def as_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """Return what a checkpoint keeps."""
         accounts = {"tally": self.tally, "bands": self.bands, "learners": self.learners}
         saved = {name: account and account.as_dict() for name, account in accounts.items()}
         saved |= {"missing": self.missing, "name": self.name, "file": self.file}
@@ -108,7 +108,7 @@ class Outcome:
 
 
 def live_line(done: Outcome) -> str:
-    """How far a run is."""
+    """Return how far a run is."""
     text = f"{done.rows:,} rows, {done.rate:,.0f} rows/s, MSE {done.tally.mse[done.name]:.4g}"
     text += f", lately {done.tally.lately:.4g}"
     if done.bands is not None:
@@ -143,7 +143,7 @@ def write(done: Outcome, plot: Path | None, report: Path | None) -> int:
 
 
 def coverage_text(bands: Bands) -> str:
-    """How many answers lay inside the intervals, in words."""
+    """Return how many answers lay inside the intervals, in words."""
     if math.isnan(bands.covered):
         return f"{bands.coverage:.4g} intervals: no answer to measure them by"
     return (
@@ -153,7 +153,7 @@ def coverage_text(bands: Bands) -> str:
 
 
 def _table(done: Outcome) -> list[list[str]]:
-    """The errors of the model and the controls, and their ratio to the running mean's."""
+    """Return the errors of the model and the controls, and their ratio to the running mean's."""
     mse = done.tally.mse
     mean = mse["running mean"] or math.nan
     return [
@@ -163,7 +163,7 @@ def _table(done: Outcome) -> list[list[str]]:
 
 
 def _summary(done: Outcome) -> str:
-    """How many rows there were, and of what use, in words."""
+    """Return how many rows there were, and of what use, in words."""
     text, unscored = f"{done.rows:,} rows", done.rows - done.tally.scored
     if done.skipped:
         text += f", {done.skipped:,} of them nothing was learned from"
@@ -176,7 +176,7 @@ def _summary(done: Outcome) -> str:
 
 
 def _drawings(done: Outcome) -> dict[str, tuple[str, Callable[..., pictures.TwoAxes]]]:
-    """What there is to draw: by heading, a description and the function that draws it."""
+    """Return what there is to draw: by heading, a description and the function that draws it."""
     text = "mean squared error over time, so far and of each span"
     draw: Callable[..., pictures.TwoAxes] = partial(pictures.error_over_time, done.tally.curves())
     drawings = {"Over time": (text, draw)}

@@ -64,7 +64,7 @@ def add(commands: terminal.Subcommands) -> None:
     option(keep, "--predictions", "OUT", "write predictions; - for a pipe", terminal.new_output)
     text = "the error over time, the intervals, and what the learners of a booster did"
     option(keep, "--plot", "OUT.png", text, terminal.new_picture)
-    option(keep, "--report", "OUT.html", "a page with all there is to say", terminal.new_page)
+    option(keep, "--report", "OUT.html", "a page with table, pictures and model", terminal.new_page)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -107,7 +107,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _read_checkpoint(args: argparse.Namespace) -> Outcome | None:
-    """The run that the checkpoint holds, where there is one."""
+    """Return the run that the checkpoint holds, where there is one."""
     if not os.path.exists(args.checkpoint):
         terminal.say(f"there is no {args.checkpoint} yet: the run begins with the first row")
         return None
@@ -132,7 +132,7 @@ def _read_checkpoint(args: argparse.Namespace) -> Outcome | None:
 
 
 def _outcome(args: argparse.Namespace, done: Outcome | None) -> tuple[Outcome, Source]:
-    """The run that is asked for, before its next row, and its source; ``done`` is its past."""
+    """Return the run that is asked for, and its source; ``done`` is what it did before."""
     if done is None:
         missing = args.missing or "impute"
         name, model = _model(args, missing, args.intervals)
@@ -150,7 +150,7 @@ def _outcome(args: argparse.Namespace, done: Outcome | None) -> tuple[Outcome, S
 
 
 def _model(args: argparse.Namespace, missing: str, intervals: float | None) -> tuple[str, Learner]:
-    """The name of the model that is asked for, and the model."""
+    """Return the name of the model that is asked for, and the model."""
     name = options.known_model(args.model)
     with options.refusing():
         model = catalogue.named(name, options.settings(args, name), impute=missing == "impute")
@@ -189,7 +189,7 @@ def _learn(args: argparse.Namespace, source: Source, done: Outcome) -> None:
 
 
 def _stream(args: argparse.Namespace, source: Source, done: Outcome, watch: Watch) -> StreamRun:
-    """The run over the source."""
+    """Yield the run over the source."""
 
     def blocks(position: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         with options.reading(args.file):
@@ -215,7 +215,7 @@ def _stream(args: argparse.Namespace, source: Source, done: Outcome, watch: Watc
 def _predictions(
     args: argparse.Namespace, done: Outcome, position: int, intervals: bool
 ) -> AbstractContextManager[Predictions | None]:
-    """The file of predictions; rows after those of the checkpoint are cut off and made again."""
+    """Open the file of predictions, cut off after the rows that the checkpoint holds."""
     if args.predictions is None:
         return contextlib.nullcontext()
     length = done.saved.get("predictions")
@@ -231,12 +231,12 @@ def _writing(path: os.PathLike[str] | str) -> AbstractContextManager[None]:
 
 
 def _notes(error: BaseException) -> list[str]:
-    """What the run has noted on an error about its checkpoint."""
+    """Return what the run has noted on an error about its checkpoint."""
     return getattr(error, "__notes__", [])
 
 
 def _as_command_error(error: Exception, file: str) -> CommandError:
-    """The sentence for an error that ended the run, with the notes on the error."""
+    """Return the sentence for an error that ended the run, with the notes on the error."""
     status, text = 1, str(error)
     if isinstance(error, MemoryError):
         text = f"{file}: {error}"

@@ -76,7 +76,7 @@ def print_error(message: object) -> None:
 
 
 def new_file(text: str) -> Path:
-    """A path that can be written, checked before the work and not after it."""
+    """Return a path that can be written, checked before the work and not after it."""
     path = Path(text)
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"must be a file, but {text!r} is a folder")
@@ -88,24 +88,24 @@ def new_file(text: str) -> Path:
 
 
 def new_picture(text: str, suffixes: tuple[str, ...] = PICTURES) -> Path:
-    """The path of a picture to write."""
+    """Return the path of a picture to write."""
     if Path(text).suffix.lower() not in suffixes:
         raise argparse.ArgumentTypeError(f"must end in one of {', '.join(suffixes)}; got {text!r}")
     return new_file(text)
 
 
 def new_page(text: str) -> Path:
-    """The path of an HTML page to write."""
+    """Return the path of an HTML page to write."""
     return new_picture(text, (".html", ".htm"))
 
 
 def new_output(text: str) -> Path | str:
-    """The path of a file to write, or ``-`` for standard output."""
+    """Return the path of a file to write, or ``-`` for standard output."""
     return text if text == "-" else new_file(text)
 
 
 def whole_number(at_least: int, at_most: float = math.inf) -> Callable[[str], int]:
-    """A function that reads a whole number within these bounds."""
+    """Return a function that reads a whole number within these bounds."""
 
     def parse(text: str) -> int:
         with suppress(ValueError):
@@ -118,7 +118,7 @@ def whole_number(at_least: int, at_most: float = math.inf) -> Callable[[str], in
 
 
 def fraction(text: str) -> float:
-    """A number between 0 and 1."""
+    """Return a number between 0 and 1."""
     with suppress(ValueError):
         if 0 < float(text) < 1:
             return float(text)
@@ -126,7 +126,7 @@ def fraction(text: str) -> float:
 
 
 def name_and_value(text: str) -> tuple[str, str]:
-    """The two sides of ``NAME=VALUE``."""
+    """Return the two sides of ``NAME=VALUE``."""
     name, equals, value = text.partition("=")
     if not (name and equals and value):
         raise argparse.ArgumentTypeError(f"must be NAME=VALUE; got {text!r}")

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from jboost.core import checks
+from jboost.core import checks, guards
 from jboost.core.pytree import DType, Key, Number
 from jboost.core.sample import Sample
 
@@ -44,7 +44,7 @@ class Learner(abc.ABC):
     ...         return jnp.zeros(num_features, dtype)
     ...
     ...     def predict(self, w, x):
-    ...         return w @ x
+    ...         return w @ jnp.where(jnp.isfinite(x), x, 0)  # a stream may hold NaN
     ...
     ...     def learn(self, w, sample):
     ...         def once(w):
@@ -62,6 +62,9 @@ class Learner(abc.ABC):
     # Whether this combiner's first estimate is the mean of its inputs. Otherwise it learns what the
     # mean leaves over.
     starts_at_mean: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        guards.around(cls, "init", "predict")
 
     @property
     def needs_key(self) -> bool:
@@ -111,7 +114,14 @@ class Learner(abc.ABC):
         of the whole run. A weight above 1,000 counts as 1,000.
         """
         weight = checks.spending(weight, repeats)
-        return self.learn(state, self.sample(state, x, d, weight=weight, repeats=repeats, key=key))
+        if key is not None:
+            checks.key("key", key)
+        try:
+            sample = self.sample(state, x, d, weight=weight, repeats=repeats, key=key)
+            return self.learn(state, sample)
+        except Exception as error:
+            guards.explain(self, state, error, x=x, d=d)
+            raise
 
     def info(self, state: State, sample: Sample) -> dict[str, Any]:
         """Return what a run may record about one step besides the prediction."""
@@ -169,6 +179,9 @@ class Transform(abc.ABC):
     the number of columns.
     """
 
+    def __init_subclass__(cls) -> None:
+        guards.around(cls, "init", "apply")
+
     @property
     def needs_key(self) -> bool:
         """Whether ``init`` draws at random."""
@@ -210,8 +223,12 @@ class Transform(abc.ABC):
 
     def update(self, state: State, x: ArrayLike, d: ArrayLike = 0.0) -> State:
         """Return the state after the input x and its target, as :meth:`Learner.update` does."""
-        sample = Sample.of(x, d, float_dtype(state), takes_missing=True)
-        return sample.keep(self.learn(state, sample), state)
+        try:
+            sample = Sample.of(x, d, float_dtype(state), takes_missing=True)
+            return sample.keep(self.learn(state, sample), state)
+        except Exception as error:
+            guards.explain(self, state, error, x=x, d=d)
+            raise
 
 
 class Network(abc.ABC):
@@ -220,6 +237,9 @@ class Network(abc.ABC):
     :class:`jboost.Gradient` trains it by the gradient, :class:`jboost.GaussNewton` by least
     squares.
     """
+
+    def __init_subclass__(cls) -> None:
+        guards.around(cls, "init")
 
     @property
     def needs_key(self) -> bool:
@@ -240,8 +260,9 @@ def instance(name: str, value: object, example: str = "SGD(step_size=0.1)") -> L
     if isinstance(value, Learner) and not jax.tree_util.all_leaves([value]):
         return value  # and not a class that lacks @model, which is no pytree
     raise TypeError(
-        f"{name} must be a learner such as {example}; got {value!r}. A class of your own becomes "
-        "one by subclassing jboost.Learner, with init, predict and learn, under @jboost.model"
+        f"{name} must be a learner such as {example}; got {checks.shown(value)}. A class of your "
+        "own becomes one by subclassing jboost.Learner, with init, predict and learn, under "
+        "@jboost.model"
     )
 
 

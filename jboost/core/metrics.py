@@ -8,7 +8,7 @@ e = d − d̂ and n the number of samples. Like a learner, a metric is a frozen 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -17,100 +17,9 @@ from jax.typing import ArrayLike
 
 from jboost.core import checks
 from jboost.core.learner import State
-from jboost.core.numerics import Ring, Sum, dtype_of, long_sum, real, usable
-from jboost.core.pytree import DType, Number, model, static
-
-Bound = ArrayLike | None  # of an interval, or of a column of intervals; None where there is none
-
-
-class Answer(NamedTuple):
-    """A target beside what was predicted of it."""
-
-    d: Array  # the target
-    prediction: Array  # its estimate, made before d was known
-    low: Array  # the bounds of its interval, NaN if there is none
-    high: Array
-
-
-class MetricState(NamedTuple):
-    """The state of a metric."""
-
-    sums: Sum | Ring  # the sums of its terms, or the terms of its window; zeros at the start
-    past: Array  # (memory,), what it remembers of the targets so far; zeros at the start
-
-
-@model
-class Metric:
-    """Base class: a mean of losses, or another function of the sums of a few terms.
-
-    A subclass overrides ``_loss``; or, if it is no mean, ``_terms`` and ``_value``. Sums are
-    compensated. A window keeps its terms and adds them up when asked, so nothing drifts; memory and
-    ``value`` take O(window), ``update`` takes O(1).
-
-    Args:
-      window: the number of latest samples that count, a whole number ≥ 1; None: all count.
-      fading: γ in (0, 1]; about 1/(1 − γ) samples are remembered. Not together with a window.
-    """
-
-    window: int | None = static(default=None)
-    fading: Number = 1.0
-
-    size: ClassVar[int] = 2  # the number of terms
-    memory: ClassVar[int] = 0  # the length of `past`
-    of_intervals: ClassVar[bool] = False  # whether it uses low and high
-
-    def __post_init__(self) -> None:
-        count = checks.or_none(checks.a_whole_number(at_least=1))
-        checks.fields(self, fading=checks.a_number(above=0, at_most=1), window=count)
-        if self.window is not None and (checks.is_traced(self.fading) or self.fading != 1):
-            both = f"fading={self.fading!r} and window={self.window!r}"
-            raise ValueError(f"a metric fades or has a window: give one of them; got {both}")
-
-    def init(self, dtype: DType = None) -> MetricState:
-        """Return the state before any sample."""
-        dtype = dtype_of(dtype)
-        past = jnp.zeros(self.memory, dtype)
-        if self.window is None:
-            return MetricState(Sum.zeros((self.size,), dtype), past)
-        terms = jnp.zeros((self.window, self.size), dtype)
-        return MetricState(Ring(terms, jnp.zeros((), jnp.int32)), past)
-
-    def update(
-        self, state: MetricState, d: ArrayLike, prediction: ArrayLike,
-        low: Bound = None, high: Bound = None,
-    ) -> MetricState:  # fmt: skip
-        """Return the state after one more sample; the same state where d is not usable.
-
-        ``low`` and ``high`` are the bounds of an interval, for a metric that uses them.
-        """
-        sums, past = state
-        values = (jnp.nan if v is None else v for v in (d, prediction, low, high))
-        answer = Answer(*(jnp.asarray(value, past.dtype) for value in values))
-        counts = usable(answer.d)
-        terms, after = self._terms(past, answer._replace(d=jnp.where(counts, answer.d, 0)))
-        if isinstance(sums, Ring):
-            sums = sums.add(jnp.stack(terms), counts)
-        else:  # S ← γ S + term, where only the small (1 − γ) S is rounded
-            fade = 1 - jnp.asarray(self.fading, past.dtype)
-            new = sums.add(jnp.stack(terms) - fade * sums.total)
-            sums = jax.tree.map(partial(jnp.where, counts), new, sums)
-        return MetricState(sums, jnp.where(counts, after, past))
-
-    def value(self, state: MetricState) -> Array:
-        """Return the metric; NaN where it is not defined, as before the first sample."""
-        return self._value(state.sums.total)
-
-    def _terms(self, past: Array, answer: Answer) -> tuple[list[Array], Array]:
-        """Return the terms of a sample, and ``past`` after it."""
-        return [jnp.ones_like(answer.d), self._loss(answer)], past
-
-    def _value(self, sums: Array) -> Array:
-        """Return the metric from the sums of its terms."""
-        return _ratio(sums[1], sums[0])
-
-    def _loss(self, answer: Answer) -> Array:
-        """Return the loss of a sample, for a metric that is a mean of losses."""
-        raise TypeError(f"{type(self).__name__} must override _loss, or _terms and _value")
+from jboost.core.metric import Answer, Bound, Metric, MetricState, ratio
+from jboost.core.numerics import Ring, Sum, floats, long_sum
+from jboost.core.pytree import DType, Number, model
 
 
 @model
@@ -123,7 +32,7 @@ class MSE(Metric):
     4.0
     """
 
-    def _loss(self, answer: Answer) -> Array:
+    def loss(self, answer: Answer) -> Array:
         return jnp.square(answer.d - answer.prediction)
 
 
@@ -131,8 +40,8 @@ class MSE(Metric):
 class RMSE(MSE):
     """The root of the mean squared error, √(Σ e²/n)."""
 
-    def _value(self, sums: Array) -> Array:
-        mean = super()._value(sums)
+    def from_sums(self, sums: Array) -> Array:
+        mean = super().from_sums(sums)
         positive = mean > 0  # the slope of the root at 0 is infinite
         return jnp.where(positive, jnp.sqrt(jnp.where(positive, mean, 1)), mean)
 
@@ -141,7 +50,7 @@ class RMSE(MSE):
 class MAE(Metric):
     """The mean absolute error, Σ abs(e)/n."""
 
-    def _loss(self, answer: Answer) -> Array:
+    def loss(self, answer: Answer) -> Array:
         return jnp.abs(answer.d - answer.prediction)
 
 
@@ -162,7 +71,7 @@ class Pinball(Metric):
         super().__post_init__()
         checks.fields(self, q=checks.a_number(above=0, below=1))
 
-    def _loss(self, answer: Answer) -> Array:
+    def loss(self, answer: Answer) -> Array:
         e = answer.d - answer.prediction
         q = jnp.asarray(self.q, e.dtype)
         return jnp.maximum(q * e, (q - 1) * e)
@@ -178,7 +87,7 @@ class Coverage(Metric):
 
     of_intervals: ClassVar[bool] = True
 
-    def _loss(self, answer: Answer) -> Array:
+    def loss(self, answer: Answer) -> Array:
         return ((answer.low <= answer.d) & (answer.d <= answer.high)).astype(answer.d.dtype)
 
 
@@ -194,14 +103,14 @@ class MASE(Metric):
 
     memory: ClassVar[int] = 2  # the last target, and whether there is one
 
-    def _terms(self, past: Array, answer: Answer) -> tuple[list[Array], Array]:
+    def terms_of(self, past: Array, answer: Answer) -> tuple[list[Array], Array]:
         d, (last, exists) = answer.d, past
         estimates = (answer.prediction, last)
         terms = [jnp.where(exists > 0, jnp.abs(d - estimate), 0) for estimate in estimates]
         return terms, jnp.stack([d, jnp.ones_like(d)])
 
-    def _value(self, sums: Array) -> Array:
-        return _ratio(*sums)
+    def from_sums(self, sums: Array) -> Array:
+        return ratio(*sums)
 
 
 @model
@@ -217,7 +126,7 @@ class R2(Metric):
 
     memory: ClassVar[int] = 3  # n, and d̄ with its compensation
 
-    def _terms(self, past: Array, answer: Answer) -> tuple[list[Array], Array]:
+    def terms_of(self, past: Array, answer: Answer) -> tuple[list[Array], Array]:
         d, mean = answer.d, Sum(past[1], past[2])
         n = jnp.asarray(self.fading, d.dtype) * past[0] + 1
         delta = d - mean.total
@@ -234,10 +143,10 @@ class R2(Metric):
         square, d = jnp.where(filled[:, None], terms, 0).T
         mean = long_sum(d) / jnp.maximum(long_sum(filled.astype(d.dtype)), 1)
         spread = jnp.where(filled, jnp.square(d - mean), 0)
-        return self._value(jnp.stack([long_sum(square), long_sum(spread)]))
+        return self.from_sums(jnp.stack([long_sum(square), long_sum(spread)]))
 
-    def _value(self, sums: Array) -> Array:
-        return 1 - _ratio(*sums)
+    def from_sums(self, sums: Array) -> Array:
+        return 1 - ratio(*sums)
 
 
 Metrics = Any  # a metric, or a pytree of metrics, such as a dictionary
@@ -261,6 +170,7 @@ def evaluate(
     >>> {name: round(float(value), 3) for name, value in values.items()}
     {'MASE': 0.737, 'MSE': 0.169}
     """
+    check(metrics)
     return _fold(metrics, _columns(ds, prediction, low, high), False)
 
 
@@ -272,6 +182,7 @@ def curve(
     >>> curve(MSE(), [0.0, 1.0], [2.0, 1.0]).tolist()
     [4.0, 2.0]
     """
+    check(metrics)
     return _fold(metrics, _columns(ds, prediction, low, high), True)
 
 
@@ -290,15 +201,15 @@ def value(metrics: Metrics, states: State) -> Any:
     return _each(lambda metric, state: metric.value(state), metrics, states)
 
 
+def check(metrics: Metrics) -> None:
+    """Refuse what is neither a metric nor a pytree of metrics."""
+    for metric in jax.tree.leaves(metrics, is_leaf=is_metric) or [metrics]:
+        checks.instance("metrics", metric, Metric, "a metric such as MSE(), or several")
+
+
 def is_metric(node: object) -> bool:
-    """Whether a node of a pytree is a metric: where :func:`jax.tree.map` is to stop."""
+    """Return whether a node of a pytree is a metric: where :func:`jax.tree.map` is to stop."""
     return isinstance(node, Metric)
-
-
-def _ratio(a: Array, b: Array) -> Array:
-    """Return a/b; NaN where b is 0, with a derivative that is not NaN."""
-    positive = b > 0
-    return jnp.where(positive, a / jnp.where(positive, b, 1), jnp.nan)
 
 
 _each = partial(jax.tree.map, is_leaf=is_metric)
@@ -306,9 +217,10 @@ _each = partial(jax.tree.map, is_leaf=is_metric)
 
 def _columns(ds: ArrayLike, prediction: ArrayLike, *bounds: Bound) -> tuple[Array | None, ...]:
     """Return ds, prediction, low and high, of one length and dtype; None stays None."""
-    T, dtype = jnp.shape(real(ds)), real(prediction).dtype
-    columns = (ds, prediction, *bounds)
-    arrays = [None if column is None else real(column) for column in columns]
+    both = floats("ds", ds, "(T,)"), floats("prediction", prediction, "(T,)")
+    T, dtype = both[0].shape, both[1].dtype
+    named = zip(("low", "high"), bounds, strict=True)
+    arrays = [*both, *(None if b is None else floats(name, b, "(T,)") for name, b in named)]
     for name, array in zip(("ds", "prediction", "low", "high"), arrays, strict=True):
         if array is not None and (len(T) != 1 or T[0] == 0 or array.shape != T):
             raise ValueError(f"{name} must be (T,), T ≥ 1, like ds; got {array.shape}, ds {T}")

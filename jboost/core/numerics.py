@@ -1,7 +1,6 @@
-"""Arrays that a caller passes, checked and cast; and what keeps long float32 runs right.
+"""Numbers: arrays that a caller passes, checked and cast, and what keeps long float32 runs right.
 
-The latter are: unusable numbers, sums that keep their digits, squared errors of whole streams, and
-repeats in closed form.
+The latter are: unusable numbers set to zero, sums that keep their digits, repeats in closed form.
 """
 
 from __future__ import annotations
@@ -16,21 +15,26 @@ from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks
 from jboost.core.pytree import DType
+from jboost.core.rows import row_of, with_row
 
 # Larger numbers than this count as damage. The square of 1e15 times a variance of 1e4 (the largest
 # cap of a Newton learner) and thousands of features still fits float32's 3e38.
 LARGEST = 1e15
 
-HIGHEST = jax.lax.Precision.HIGHEST  # bfloat16 products would ruin a matrix in P form
-WIDTH = 4096  # terms of a row. Rows of about √T terms round least; 4096 is √T at T = 1.7e7.
+HIGHEST = jax.lax.Precision.HIGHEST  # bfloat16 products would ruin the matrix P of a Newton
+WIDTH = 4096  # terms that a long sum adds up first: about √T round least, here for T = 1.7e7
 LARGEST_TABLE = 7  # repeats up to which a table of all powers is faster than doubling
 
 
 def dtype_of(dtype: DType) -> jnp.dtype:
     """Return the dtype of a state: the one asked for, or JAX's default float."""
-    chosen = jnp.dtype(jnp.result_type(float) if dtype is None else dtype)
-    if not jnp.issubdtype(chosen, jnp.floating):
-        raise TypeError(f"dtype must be one of real numbers, such as float32; got {chosen}")
+    try:
+        chosen = jnp.dtype(jnp.result_type(float) if dtype is None else dtype)
+    except (TypeError, ValueError):
+        chosen = None
+    if chosen is None or not jnp.issubdtype(chosen, jnp.floating):
+        got = chosen or checks.shown(dtype)
+        raise TypeError(f"dtype must be one of real numbers, such as float32; got {got}")
     return chosen
 
 
@@ -56,6 +60,12 @@ def real(values: ArrayLike) -> Array:
     return array if floats else array.astype(jnp.result_type(float))
 
 
+def floats(name: str, values: Any, shape: str) -> Array:
+    """Return real numbers that a caller passed as floats; the arguments are as for `as_array`."""
+    with np.errstate(all="ignore"):  # beyond float32 is infinite
+        return real(as_array(name, values, shape))
+
+
 def cast(array: Array | np.ndarray, dtype: DTypeLike) -> Array:
     """Return the array in a dtype, on JAX's default device."""
     if isinstance(array, jax.Array):
@@ -76,6 +86,12 @@ def known(x: ArrayLike, dtype: DTypeLike) -> Array:
     return jnp.where(usable(x), x, jnp.zeros((), dtype))
 
 
+def root(values: Array) -> Array:
+    """Return √, and 0 with a derivative of 0 where a value is not positive."""
+    positive = values > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, values, 1)), 0)
+
+
 class Sum(NamedTuple):
     """A running sum with Kahan's compensation: 1e8 float32 terms keep seven digits."""
 
@@ -94,14 +110,14 @@ class Sum(NamedTuple):
         return Sum(total, (total - self.total) - term)
 
 
-def _rows(terms: Array) -> Array:
+def in_rows(terms: Array) -> Array:
     """Fold (T,) terms into rows of ``WIDTH``, the last one filled up with zeros."""
     return jnp.pad(terms, (0, -terms.shape[0] % WIDTH)).reshape(-1, WIDTH)
 
 
 def long_sum(terms: Array) -> Array:
     """Sum (T,) terms row by row: two levels keep seven digits of 1e7 float32 terms."""
-    return _rows(terms).sum(axis=1).sum()
+    return in_rows(terms).sum(axis=1).sum()
 
 
 class Ring(NamedTuple):
@@ -112,51 +128,15 @@ class Ring(NamedTuple):
 
     def add(self, terms: Array, counts: Array) -> Ring:
         """Replace the oldest row, if the sample counts."""
-        old = jax.lax.dynamic_index_in_dim(self.terms, self.row, keepdims=False)
-        new = jnp.where(counts, terms, old)  # chosen by row, so that a step copies no window
-        rows = jax.lax.dynamic_update_index_in_dim(self.terms, new, self.row, 0)
+        # Chosen by row, so that a step copies no window.
+        new = jnp.where(counts, terms, row_of(self.terms, self.row))
+        rows = with_row(self.terms, self.row, new)
         return Ring(rows, jnp.where(counts, (self.row + 1) % self.terms.shape[0], self.row))
 
     @property
     def total(self) -> Array:
         """The sums of the terms, (size,)."""
         return jax.vmap(long_sum, in_axes=1)(self.terms)
-
-
-def mean_squared_error(prediction: ArrayLike, ds: ArrayLike) -> Array:
-    """Return the mean squared error over the samples whose target is usable; 0 without any."""
-    error, counts = squared_errors(prediction, ds)
-    return long_sum(error) / jnp.maximum(counts.sum(), 1).astype(error.dtype)
-
-
-def ase(prediction: ArrayLike, ds: ArrayLike) -> Array:
-    """Return the accumulated squared error over time, divided by t: (T,).
-
-    Samples whose target is not usable count neither as errors nor in t.
-
-    >>> ase(jnp.array([0.0, 1.0]), jnp.array([2.0, 1.0])).tolist()
-    [4.0, 2.0]
-    """
-    error, counts = squared_errors(prediction, ds)
-    t = jnp.maximum(jnp.cumsum(counts.astype(jnp.int32)), 1)
-    within = jnp.cumsum(_rows(error), axis=1)
-    before = jnp.cumsum(within[:, -1]) - within[:, -1]
-    return (within + before[:, None]).ravel()[: len(error)] / t.astype(error.dtype)
-
-
-def squared_errors(prediction: ArrayLike, ds: ArrayLike) -> tuple[Array, Array]:
-    """Return (d̂ − d)², 0 where d is not usable, and the flags of the usable d; both (T,)."""
-    prediction, targets = real(prediction), as_array("ds", ds, "(T,)")
-    if prediction.ndim != 1 or prediction.shape != targets.shape:
-        shapes = f"got prediction {prediction.shape} and ds {targets.shape}"
-        raise ValueError(f"prediction and ds must both be (T,); {shapes}")
-    return _squared(prediction, cast(targets, prediction.dtype))
-
-
-@jax.jit  # operation by operation, |NaN| would be an error under jax_debug_nans
-def _squared(prediction: Array, ds: Array) -> tuple[Array, Array]:
-    counts = usable(ds)
-    return jnp.square(jnp.where(counts, prediction - jnp.where(counts, ds, 0), 0)), counts
 
 
 def geometric(p: Array, n: ArrayLike, most: int | None = None) -> tuple[Array, Array]:

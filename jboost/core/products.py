@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jboost.core.numerics import HIGHEST
+from jboost.core.numerics import HIGHEST, root
 
 LARGEST_SUM = 32  # columns; beyond, a matrix product is faster in every layout
 LARGEST_TRIANGLE = 64  # entries of a running sum; beyond, cumsum is faster than a masked triangle
@@ -110,9 +110,7 @@ def minus_square(P: Array, g: Array, k: Array) -> Array:
     """Return P − g k kᵀ for g ≥ 0; a symmetric P stays exactly symmetric."""
     if k.shape[0] <= LARGEST_SUM:
         return P - g * (k[:, None] * k[None, :])
-    positive = g > 0  # a root has no derivative at 0
-    root = jnp.where(positive, jnp.sqrt(jnp.where(positive, g, 1)), 0)
-    u = root * k  # u uᵀ takes a multiplication less per entry than g k kᵀ
+    u = root(g) * k  # u uᵀ takes a multiplication less per entry than g k kᵀ
     return P - u[:, None] * _as_long_as_rows(u, P)[None, :]
 
 

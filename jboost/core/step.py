@@ -53,7 +53,7 @@ def step(
     if has_answer is None:
         after = model.learn(state, sample)
     else:
-        after = jax.lax.cond(  # the sample in a closure, so that its Python numbers stay such
+        after = jax.lax.cond(  # as an operand, the sample would lose its Python numbers
             has_answer, lambda state: model.learn(state, sample), lambda state: state, state
         )
     observed = None

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jboost.core.guards import mismatch
 from jboost.core.learner import Learner, State
 from jboost.core.pytree import Key
 
@@ -35,26 +36,6 @@ def template(model: Learner, num_features: int, dtype: str, key: Key = None) -> 
     if key is None or jnp.ndim(key):  # any key will do, but its implementation may show in a state
         key = jax.random.key(0, impl=None if key is None else jax.random.key_impl(key))
     return _shapes_of_init(model, num_features, dtype, key if model.needs_key else None)
-
-
-def mismatch(expected: State, state: State, batch: tuple[int, ...] = ()) -> str | None:
-    """Say where a state differs from a template; ``batch`` are leading axes of every leaf.
-
-    >>> import jboost as jb
-    >>> mismatch(template(jb.SGD(0.1), 3, "float32"), jb.SGD(0.1).init(2))
-    'state.w has float32[2] where float32[3] fits'
-    """
-    if jax.tree.structure(expected) != jax.tree.structure(state):
-        return "it has another structure"
-    named = jax.tree_util.tree_flatten_with_path(expected)[0]
-    for (path, shape), leaf in zip(named, jax.tree.leaves(state), strict=True):
-        # A Python number, or a float64 of NumPy, is not converted: a run has no such leaves.
-        dtype = getattr(leaf, "dtype", type(leaf).__name__)
-        if jnp.shape(leaf) != batch + shape.shape or dtype != shape.dtype:
-            name = "state" + jax.tree_util.keystr(path)
-            fitting = f"{shape.dtype}{[*batch, *shape.shape]}"
-            return f"{name} has {dtype}{[*jnp.shape(leaf)]} where {fitting} fits"
-    return None
 
 
 def size_of(model: Learner, state: State, key: Key, num_features: int | None = None) -> StateSize:

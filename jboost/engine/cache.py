@@ -12,6 +12,8 @@ from pathlib import Path
 
 import jax
 
+from jboost.core import checks
+
 VARIABLE = "JBOOST_CACHE"  # the environment variable that names the folder, or says "off"
 OFF = "off"
 LARGEST = 2**29  # bytes that the folder may hold; programs not used for longest are removed
@@ -34,7 +36,9 @@ def cache(folder: str | os.PathLike[str] | None = None, *, clear: bool = False) 
     >>> jb.cache(tempfile.mkdtemp()) == jb.cache("off")
     False
     """
-    chosen = os.fspath(folder if folder is not None else os.environ.get(VARIABLE) or default())
+    default_folder = os.environ.get(VARIABLE) or default()
+    chosen = checks.path("folder", default_folder if folder is None else folder)
+    clear = checks.flag("clear", clear)
     if chosen == OFF:
         _use(None)
         return None

@@ -22,12 +22,12 @@ from jboost.core.products import written_for
 # Without this option XLA puts fusions into the call that it cannot compile there.
 OPTIONS: dict[str, Any] = {"xla_cpu_experimental_ynn_fusion_type": ""}
 
-# At XLA's own level, 3, short loops over the copies are unrolled before they are made vector code,
-# and stay one number at a time. Measured with m = 20, one kernel, µs a step at the levels 3 and 2:
-# BSGD-WU at r = 3 .19 and .14, BNM-WU .30 and .21, at r = 12 .96 and .84, with the default combiner
-# at r = 3 .63 and .43. Not so where the copies are matrices of more columns, up to the size that is
-# written as sums: BNM-WU at r = 16 1.7 and 2.6, at r = 21 3.1 and 4.7. Level 2 compiles programs of
-# thousands of operations in two thirds of the time.
+# At XLA's own level, 3, short loops over the copies are unrolled before they become vector code,
+# and work on one number at a time. Measured with m = 20, one kernel, µs a step at levels 3 and 2:
+# BSGD-WU, r = 3: 0.19 and 0.14; BNM-WU, r = 3: 0.30 and 0.21, r = 12: 0.96 and 0.84. Level 3 is the
+# faster one where the copies are wider matrices, up to the size at which products are written as
+# sums: BNM-WU, r = 16: 1.7 and 2.6, r = 21: 3.1 and 4.7. Level 2 compiles programs of thousands of
+# operations in two thirds of the time.
 LEVEL = "xla_backend_optimization_level"
 USUAL_LEVEL, UNROLLING_LEVEL, QUICKEST_LEVEL = 2, 3, 0
 
@@ -72,7 +72,7 @@ def programs(f: Callable[..., Any], **settings: Any) -> dict[int | None, Any]:
 def one_kernel(
     f: Callable[..., Any], *operands: Any, changed: tuple[Any, ...] = ()
 ) -> tuple[Any, Array]:
-    """Return ``f(*operands, *changed)`` as one kernel, and a number of each operand.
+    """Return ``f(*operands, *changed)`` as one kernel, and the corners: a number of each operand.
 
     An operand that nothing uses aborts the process inside XLA. So the kernel also returns a corner
     of each operand, and the outermost ``jit`` must return those too. What f certainly uses and

@@ -36,9 +36,10 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.boosting import copies
-from jboost.boosting.booster import Boosted, BoostedState
+from jboost.boosting.booster import Boosted, BoostedState, OfCopy
 from jboost.core import DType, Key, Learner, Sample, State, model, static
 from jboost.core.products import LARGEST_SUM, written_for
+from jboost.core.rows import row_of, with_row
 from jboost.engine import trailing
 from jboost.learners.newton import CovarianceState, ForwardNewton, Newton, NewtonState, RootState
 
@@ -136,9 +137,9 @@ class _LaidOutBooster(Boosted):
         real = self.m - self.idle
         return {name: values[:real] for name, values in super().info(state, sample).items()}
 
-    def _each(self, f: Callable[..., State], learner: Learner, size: int, *rows: State) -> State:
+    def each_copy(self, f: OfCopy, learner: Learner, size: int, *rows: State) -> State:
         if self.order != "side by side":
-            return super()._each(f, learner, size, *rows)
+            return super().each_copy(f, learner, size, *rows)
         varied, copy_with = copies.apart(learner)
 
         def call(varied: list[Array], rows: tuple[State, ...]) -> State:
@@ -148,25 +149,20 @@ class _LaidOutBooster(Boosted):
             varied = [jnp.moveaxis(leaf, 0, -1) for leaf in varied]
             return trailing.vmap(call, size)(varied, rows)
 
-    def _each_that_learns(
-        self, f: Callable[..., State], learner: Learner, size: int, *rows: State
-    ) -> State:
+    def updated_copies(self, f: OfCopy, learner: Learner, size: int, *rows: State) -> State:
         states, _, repeats, _ = rows
         if self.order != "one by one" or repeats is None:
-            return super()._each_that_learns(f, learner, size, *rows)
+            return super().updated_copies(f, learner, size, *rows)
         varied, copy_with = copies.apart(learner)
 
         def update(k: Array, states: State) -> State:
-            values, *row = _row(k, (varied, states, *rows[1:]))
-            new = f(copy_with(values), *row)
-            return jax.tree.map(
-                lambda rows, row: jax.lax.dynamic_update_index_in_dim(rows, row, k, 0), states, new
-            )
+            values, *others = row_of((varied, states, *rows[1:]), k)
+            return with_row(states, k, f(copy_with(values), *others))
 
         # A loop that changes the stacked states in place: what is not drawn is neither computed nor
         # copied. Under vmap the condition would become a choice between computed values.
         def visit(k: Array, states: State) -> State:
-            drawn = _row(k, repeats).astype(bool)
+            drawn = row_of(repeats, k).astype(bool)
             return jax.lax.cond(drawn, lambda s: update(k, s), lambda s: s, states)
 
         return jax.lax.fori_loop(0, size, visit, states)
@@ -246,10 +242,6 @@ def _gathered(state: BoostedState, walk: Walk) -> BoostedState:
         learners=jax.tree.map(learners, state.learners),
         emphasis=jax.tree.map(real, state.emphasis),
     )
-
-
-def _row(k: Array, tree: _Tree) -> _Tree:
-    return jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, k, keepdims=False), tree)
 
 
 class _Wide:

@@ -1,4 +1,4 @@
-"""The one door to a compiled run: model, state and rows go in, state and trace come out."""
+"""Compiles and runs a loop over time: model, state and rows go in, state and trace come out."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,11 +24,11 @@ from jboost.engine.layout import Layout
 from jboost.engine.plan import (
     Plan,
     Plans,
+    bytes_of,
     inside_a_transformation,
     log,
     look_at,
     objection,
-    size_of,
 )
 
 _plans = Plans()
@@ -100,7 +100,7 @@ def plan_for(
 
     def make() -> Plan:
         rows = pieces.length(model, state, xs, ds, key, observe)
-        refusal = objection(size_of(state), pieces.platforms(xs))
+        refusal = objection(bytes_of(state), pieces.platforms(xs))
         if refusal is None:
             layout = layouts.choose(model, state, kernel=True)
             piece = (jax.ShapeDtypeStruct((rows, *a.shape[1:]), xs.dtype) for a in (xs, ds))
@@ -184,13 +184,9 @@ def call(
 
 
 def _call(
-    kernel: bool,
-    f: Callable[..., Any],
-    operands: tuple[Any, ...],
-    words: Array | None,
-    generator: str | None,
-    observe: Any,
-) -> tuple[Any, Array | None]:
+    kernel: bool, f: Callable[..., Any], operands: tuple[Any, ...],
+    words: Array | None, generator: str | None, observe: Any,
+) -> tuple[Any, Array | None]:  # fmt: skip
     def whole(operands: tuple[Any, ...], words: Array | None) -> Any:
         return f(*operands, key_of(words, generator), observe)
 

@@ -26,7 +26,7 @@ class Packing(NamedTuple):
 
     @classmethod
     def of(cls, state: State) -> Packing:
-        """How states like this one, or like this template, are packed."""
+        """Return how states like this one, or like this template, are packed."""
         leaves, structure = jax.tree.flatten(state)
         for path, leaf in jax.tree_util.tree_leaves_with_path(state):
             if not _packable(leaf.dtype):
@@ -43,7 +43,7 @@ class Packing(NamedTuple):
         return sum(math.prod(shape) * _words_of(dtype) for shape, dtype in self.leaves)
 
     def pack(self, state: State) -> Array:
-        """(width,) words.
+        """Return (width,) words.
 
         >>> packing = Packing.of((jnp.zeros(2), jnp.zeros((), bool)))
         >>> packing.pack((jnp.array([1.0, -2.0]), jnp.array(True))).tolist()
@@ -53,7 +53,7 @@ class Packing(NamedTuple):
         return jnp.concatenate(parts) if parts else jnp.zeros(0, jnp.uint32)
 
     def unpack(self, words: Array) -> State:
-        """The state that was packed."""
+        """Return the state that was packed."""
         leaves, start = [], 0
         for shape, dtype in self.leaves:
             size = math.prod(shape) * _words_of(dtype)

@@ -35,7 +35,7 @@ WIDEST_AT_USUAL_LEVEL = 14  # columns of the copies' matrices; see `kernel.LEVEL
 MOST_PLANS = 256  # plans that are remembered
 
 CHOICES = ("auto", "plain")
-_choice = checks.choice("JBOOST_ENGINE", os.environ.get("JBOOST_ENGINE", "auto"), CHOICES)
+_choice = os.environ.get("JBOOST_ENGINE", "auto")  # checked when a run is planned
 
 
 class Plan(NamedTuple):
@@ -47,6 +47,11 @@ class Plan(NamedTuple):
     long: bool = False  # whether the program has more than LONG operations
     level: int | None = None  # the compiler's optimisation level, None for its own
     rows: int = 0  # how many rows the program has room for; see `pieces`
+
+
+def check() -> None:
+    """Refuse a value of the environment variable ``JBOOST_ENGINE`` that is no form of a run."""
+    checks.choice("JBOOST_ENGINE", _choice, CHOICES)
 
 
 def use(form: str) -> None:
@@ -75,6 +80,7 @@ def objection(size: int, platforms: set[str]) -> str | None:
 
     ``size`` is that of the state in bytes.
     """
+    check()
     if _choice == "plain":
         return "the fast form is switched off"
     if platforms != {"cpu"}:
@@ -100,11 +106,11 @@ def look_at(program: Any, state: State, layout: Layout) -> Plan:
         return Plan(False, reason)
     long = len(names) > LONG
     level = UNROLLING_LEVEL if not long and _is_wide(state) else USUAL_LEVEL
-    return Plan(True, f"a state of {size_of(state):,} bytes in one kernel", layout, long, level)
+    return Plan(True, f"a state of {bytes_of(state):,} bytes in one kernel", layout, long, level)
 
 
-def size_of(state: State) -> int:
-    """Return the size of a state in bytes."""
+def bytes_of(state: State) -> int:
+    """Return how many bytes a state takes."""
     return sum(leaf.nbytes for leaf in jax.tree.leaves(state))
 
 

@@ -81,7 +81,7 @@ def _apply(equation: Any, values: list[_Value]) -> list[_Value]:
 
 
 def _rolled_params(name: str, params: dict[str, Any], equation: Any) -> dict[str, Any] | None:
-    """What an operation must be told about rolled operands; None where there is no rule."""
+    """Return what an operation must be told about rolled operands; None where there is no rule."""
     if name in _ENTRYWISE.split():
         return params
     before, after = equation.invars[0].aval.shape, equation.outvars[0].aval.shape

@@ -113,12 +113,12 @@ class Columns:
         return {column.name: column.kind for column in self.inputs} | {self.target: "number"}
 
     def as_dict(self) -> dict[str, Any]:
-        """A dict that JSON can hold; :meth:`from_dict` reads it."""
+        """Return a dict that JSON can hold; :meth:`from_dict` reads it."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, described: object) -> Columns:
-        """The columns that :meth:`as_dict` described. The dict is checked: it comes from a file.
+        """Return the columns that :meth:`as_dict` described; a dict from a file may be wrong.
 
         >>> columns = Columns("y", (Column("a", "ordinal", values=("low", "high")),))
         >>> Columns.from_dict(columns.as_dict()) == columns
@@ -130,7 +130,7 @@ class Columns:
         raise DataError(f"these are no columns that jboost has written: {described!r:.100}")
 
     def encode(self, block: RawBlock, dtype: DTypeLike) -> tuple[np.ndarray, np.ndarray]:
-        """The inputs x (n, width) and targets d (n,) of a block that has these columns."""
+        """Return the inputs x (n, width) and targets d (n,) of a block that has these columns."""
         x = np.empty((block.table.num_rows, self.width), dtype)
         d = np.empty((block.table.num_rows, 1), dtype)
         start = 0
@@ -164,7 +164,7 @@ def refuse_names(names: Sequence[str], label: str) -> None:
 
 
 def bucket(name: str, text: str, buckets: int) -> int:
-    """The bucket of a text in the column ``name``: the same in every run and on every machine.
+    """Return the bucket of a text in a column: the same in every run and on every machine.
 
     >>> bucket("city", "Ankara", 16), bucket("city", "Izmir", 16), bucket("code", "Ankara", 16)
     (2, 7, 0)
@@ -174,7 +174,7 @@ def bucket(name: str, text: str, buckets: int) -> int:
 
 
 def text_codes(values: pa.ChunkedArray) -> tuple[np.ndarray, list[str | None]]:
-    """A column of text as codes and texts: row i holds ``texts[codes[i]]``.
+    """Return a column of text as codes and texts: row i holds ``texts[codes[i]]``.
 
     The code of a missing value is −1. ``texts`` may hold texts, and None, that no row has.
     """

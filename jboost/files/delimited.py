@@ -55,20 +55,20 @@ class _Lines(NamedTuple):
     text: bytes
 
     def with_rows(self) -> Iterator[tuple[int, bytes]]:
-        """The number and the text of every line that is not blank: each holds a row."""
+        """Yield the number and the text of every line that is not blank: each holds a row."""
         for number, line in enumerate(self.text.split(b"\n"), start=self.number):
             if row := line.removesuffix(b"\r"):
                 yield number, row
 
     def count_rows(self) -> int:
-        """How many of the lines hold a row."""
+        """Return how many of the lines hold a row."""
         text = self.text
         if text[:1] not in b"\r\n" and b"\n\n" not in text and b"\n\r\n" not in text:
             return text.count(b"\n") + (not text.endswith(b"\n"))  # much faster than to split it
         return sum(1 for _ in self.with_rows())
 
     def line_of(self, row: int) -> int:
-        """The number of the line that holds a row of these lines."""
+        """Return the number of the line that holds a row of these lines."""
         return next(itertools.islice(self.with_rows(), row, None))[0]
 
 
@@ -125,7 +125,7 @@ class Delimited(Reader):
         reader.refuse_short(self.label, row, position)
 
     def _below_header(self) -> Generator[_Lines]:
-        """The blocks of lines that have rows. The first line of all sets the names of columns."""
+        """Yield the blocks of lines that have rows; the first line of all sets the column names."""
         with contextlib.closing(self._blocks_of_lines()) as blocks:
             for lines in blocks:
                 if lines.number == 1:
@@ -175,7 +175,7 @@ class Delimited(Reader):
             raise DataError(f"{self.label} is a damaged gzip file: {first_line(error)}") from None
 
     def _in_utf8(self, number: int, text: bytes) -> _Lines:
-        """The lines in UTF-8. Text that should be in UTF-8 is left for Arrow to check."""
+        """Return the lines in UTF-8. Text that should be in UTF-8 is left for Arrow to check."""
         if self._encoding != "utf-8":
             text = self._decoded(text, number, self._encoding).encode()
         return _Lines(number, text)
@@ -192,7 +192,7 @@ class Delimited(Reader):
             ) from None
 
     def _names(self, line: bytes) -> list[str]:
-        """The names of the columns, from the first line."""
+        """Return the names of the columns, from the first line."""
         where, fields = f"{self.label}, line 1", self._fields(line, 1)
         if not self._header:
             return [str(i) for i in range(1, len(fields) + 1)]
@@ -208,7 +208,7 @@ class Delimited(Reader):
         return names
 
     def _fields(self, line: bytes, number: int) -> list[str]:
-        """The fields of a line, as many as there are columns."""
+        """Return the fields of a line, as many as there are columns."""
         text, where = self._decoded(line, number), f"{self.label}, line {number}"
         if "\r" in text:
             raise DataError(f"{where} has a carriage return within it; end lines with line feeds")

@@ -17,8 +17,8 @@ from typing import BinaryIO, cast
 
 import numpy as np
 
-from jboost.checkpoints.atomic import PathLike, checked_path, claim
-from jboost.core import extras
+from jboost.checkpoints.atomic import PathLike, claim
+from jboost.core import checks, extras
 
 LONGEST_LINE = 256  # bytes: five numbers of at most 24 characters each, and the commas between
 
@@ -36,7 +36,7 @@ class Predictions(contextlib.AbstractContextManager["Predictions"]):
     def __init__(
         self, path: PathLike, length: int | None = None, rows: int = 0, *, intervals: bool = False
     ):
-        self.path = checked_path("path", path)
+        self.path = checks.path("path", path)
         bounds = ("lower", "upper") if intervals else ()
         self._columns = ["row", "target", "prediction", *bounds]
         self._header = f"{','.join(self._columns)}\n".encode()

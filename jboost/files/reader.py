@@ -41,7 +41,7 @@ class Reader(abc.ABC):
 
     @abc.abstractmethod
     def sample(self) -> RawBlock:
-        """The first rows, with all columns, each of the Arrow type that its values look like."""
+        """Return the first rows, with all columns, each of the Arrow type that it looks like."""
 
     @abc.abstractmethod
     def blocks(self, columns: Columns, position: int) -> Iterator[RawBlock]:
@@ -50,7 +50,7 @@ class Reader(abc.ABC):
     def from_position(
         self, tables: Iterable[pa.Table], position: int, start: int = 0
     ) -> Iterator[RawBlock]:
-        """The rows from ``position`` on of tables whose first row has the number ``start``."""
+        """Yield the rows from ``position`` on; the first row of the tables is row ``start``."""
         for table in tables:
             first, end = max(start, position), start + table.num_rows
             if end > first:
@@ -112,22 +112,22 @@ def refuse_short(label: str, rows: int, position: int) -> None:
 
 
 def row_numbers(label: str, start: int) -> PlaceOf:
-    """The places of the rows of a block whose first row is the row ``start`` of the data."""
+    """Return the places of the rows of a block whose first row is the row ``start`` of the data."""
     return lambda row: f"row {start + row + 1} of {label}"
 
 
 def first_line(error: object) -> str:
-    """The first line of another library's error message, without control characters."""
+    """Return the first line of another library's error message, without control characters."""
     return checks.printable(str(error).partition("\n")[0][:200])
 
 
 def advice(is_target: bool) -> str:
-    """What a user can do about a text among numbers; the target can be no category."""
+    """Return what a user can do about a text among numbers; the target can be no category."""
     return "correct it" if is_target else "correct it, drop the column or declare it a category"
 
 
 def holds_text(arrow_type: pa.DataType) -> bool:
-    """Whether an Arrow type is a type of text."""
+    """Return whether an Arrow type is a type of text."""
     types = extras.need("pyarrow.types", "io")
     string = types.is_string(arrow_type) or types.is_large_string(arrow_type)
     return string or types.is_string_view(arrow_type)
@@ -182,7 +182,7 @@ def numbers_in(
 
 
 def _kind(name: str, arrow_type: pa.DataType, label: str) -> str:
-    """What a column of an Arrow type holds."""
+    """Return what a column of an Arrow type holds."""
     types = extras.need("pyarrow.types", "io")
     if types.is_dictionary(arrow_type):
         arrow_type = arrow_type.value_type

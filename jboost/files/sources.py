@@ -134,7 +134,7 @@ def _is_bad(values: np.ndarray) -> np.ndarray:
 def _reader(
     data: object, names: Sequence[str] | None, block: int | None, text_format: TextFormat
 ) -> Reader | None:
-    """The reader of the data; None for an array, which needs none."""
+    """Return the reader of the data; None for an array, which needs none."""
     path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
     if path is not None and not _is_parquet(path):
         return Delimited(path, text_format)
@@ -180,7 +180,7 @@ def _from_array(
     drop: Collection[str],
     block: int | None,
 ) -> tuple[Columns, Blocks]:
-    """The columns and blocks of an array (T, r); the targets are in a column or beside it."""
+    """Yield the columns and blocks of an array (T, r); the targets are in a column or beside it."""
     checks.real_dtype("data", array, "shape (T, r)")
     if array.ndim != 2:
         raise ValueError(f"data must have shape (T, r); got {array.shape}")

@@ -26,7 +26,7 @@ GATHERED_ROWS = 1024  # of an iterable of rows: so many are waited for before th
 
 
 def is_table(value: object) -> bool:
-    """Whether a value is a table of pandas, polars, pyarrow or the like."""
+    """Return whether a value is a table of pandas, polars, pyarrow or the like."""
     return hasattr(value, "columns") and hasattr(value, "shape")
 
 
@@ -90,7 +90,7 @@ class Parquet(Reader):
         return self.from_position(tables, position, start=sum(self._group_rows[:skipped]))
 
     def _read(self, names: list[str], size: int, skipped: int = 0) -> Iterator[pa.Table]:
-        """The rows after the row groups that are skipped, ``size`` at a time."""
+        """Yield the rows after the row groups that are skipped, ``size`` at a time."""
         pa = extras.need("pyarrow", "io")
         row, total = sum(self._group_rows[:skipped]), sum(self._group_rows)
         groups = [*range(skipped, len(self._group_rows))]
@@ -181,7 +181,7 @@ class Rows(Reader):
             row += len(block)
 
     def _by_name(self, rows: Sequence[Any], place_of: PlaceOf) -> dict[str, list[object]]:
-        """The values of each column; rows that differ from the first ones are refused."""
+        """Return the values of each column; rows that differ from the first ones are refused."""
         names = set(self._names)
         for i, row in enumerate(rows):
             if isinstance(row, Mapping) != self._dicts:

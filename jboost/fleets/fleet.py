@@ -17,7 +17,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import DType, Key, Learner, State, checks
-from jboost.core.numerics import dtype_of
+from jboost.core.learner import instance
+from jboost.core.numerics import as_array, dtype_of
 from jboost.core.step import Trace
 from jboost.engine.kernel import key_words
 from jboost.engine.loop import plan_for
@@ -25,6 +26,7 @@ from jboost.engine.packing import Packing
 from jboost.engine.pieces import samples_per_call
 from jboost.fleets import loops
 from jboost.running.run import checked_key, checked_stream
+from jboost.sweeps import devices as hardware
 from jboost.sweeps.devices import SPLIT, Device, sharding_of
 from jboost.sweeps.jobs import example_state
 
@@ -69,12 +71,13 @@ class Fleet:
         devices: Iterable[Device] | None = None,
         schedule: str | None = None,
     ):
-        self.model = checks.instance("model", model, Learner, checks.A_LEARNER)
+        self.model = instance("model", model)
         self.num_streams = checks.whole("num_streams", num_streams, at_least=1)
         self.num_features = checks.whole("num_features", num_features, at_least=1)
-        self.key = checked_key(key) if model.needs_key else None
+        key = checked_key(model, key)
+        self.key = key if model.needs_key else None
         self.dtype = dtype_of(dtype)
-        self._devices = tuple(jax.local_devices() if devices is None else devices)
+        self._devices = hardware.checked(jax.local_devices() if devices is None else devices)
         self._rows_per_device = -(-self.num_streams // len(self._devices))
         if schedule is None:
             schedule = "rows" if self._devices[0].platform == "cpu" else "rounds"
@@ -85,11 +88,11 @@ class Fleet:
         xs, ds = jax.device_put(samples, self._devices[0])
         plan = plan_for(model, state, xs, ds, self.key, None)
         loop = "rounds" if schedule == "rounds" else "kernel" if plan.kernel else "plain"
-        self._worth_of_a_call = samples_per_call(state)
+        self._call_cost = samples_per_call(state)  # in samples
         self._spec = loops.FleetSpec(Packing.of(state), loop, self._devices, generator)
 
     def init(self) -> FleetState:
-        """The states before any data."""
+        """Return the states before any data."""
         sharding, size = sharding_of(self._devices, SPLIT), (self.num_features, self.dtype)
         streams = jax.device_put(self._streams_by_device(), sharding)
         words = _init(self._spec.packing, size, self.model, self.key, streams)
@@ -119,15 +122,14 @@ class Fleet:
         streams = self._checked_ids(ids, len(inputs))
         if inputs.shape[1] != self.num_features:
             raise ValueError(f"xs must have {self.num_features} columns; got shape {inputs.shape}")
+        state, donate = self._checked_state(state), checks.flag("donate", donate)
         devices, most = len(self._devices), self._rows_per_device
-        if state.words.shape != (devices, most, self._spec.packing.width):
-            raise ValueError("state does not belong to this fleet; pass what init or run returned")
         inputs, targets = np.asarray(inputs, self.dtype), np.asarray(targets, self.dtype)
         words = state.words if donate else state.words.copy()
         run, calls = loops.RUN[self._spec.loop], []
         for rows in self._calls(streams):
             is_row = rows >= 0
-            beyond = devices * (most + np.arange(rows.shape[1]))
+            beyond = devices * (most + np.arange(rows.shape[1]))  # no streams: they fill up a call
             block = (
                 np.where(is_row, streams[rows], beyond).astype(np.int32),
                 np.where(is_row[..., None], inputs[rows], 0),
@@ -142,13 +144,14 @@ class Fleet:
         return FleetState(words), Trace(jnp.asarray(prediction), jnp.asarray(skipped), None)
 
     def states(self, state: FleetState, ids: ArrayLike | Sequence[int] | None = None) -> State:
-        """The model's states of the named streams, or of all, stacked: ``jboost.save`` takes it."""
+        """Return the model's states of the named streams, or of all, stacked for ``save``."""
         streams = np.arange(self.num_streams) if ids is None else self._checked_ids(ids)
         device, row = streams % len(self._devices), streams // len(self._devices)
-        return jax.vmap(self._spec.packing.unpack)(state.words[device, row])
+        words = self._checked_state(state).words[device, row]
+        return jax.vmap(self._spec.packing.unpack)(words)
 
     def from_states(self, states: State) -> FleetState:
-        """The fleet's state from the stacked states of all streams."""
+        """Return the fleet's state from the stacked states of all streams."""
         lengths = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(states)}
         if lengths != {(self.num_streams,)}:
             got = sorted(lengths)
@@ -157,12 +160,20 @@ class Fleet:
         return FleetState(jax.device_put(words, sharding_of(self._devices, SPLIT)))
 
     def _streams_by_device(self) -> np.ndarray:
-        """(D, ceil(N / D)): the stream of each row of each device; the last stream fills up."""
+        """Return the stream of each row of each device, (D, ceil(N / D)); the last fills up."""
         padded = np.arange(self._rows_per_device * len(self._devices), dtype=np.int32)
         return np.minimum(padded, self.num_streams - 1).reshape(-1, len(self._devices)).T
 
+    def _checked_state(self, state: FleetState) -> FleetState:
+        advice = "the state that init or run of this fleet returned"
+        checks.instance("state", state, FleetState, advice)
+        shape = (len(self._devices), self._rows_per_device, self._spec.packing.width)
+        if jnp.shape(state.words) != shape:
+            raise ValueError(f"state must be {advice}; got one of another fleet")
+        return state
+
     def _checked_ids(self, ids: ArrayLike | Sequence[int], rows: int | None = None) -> np.ndarray:
-        array = np.asarray(ids)
+        array = np.asarray(as_array("ids", ids, "(n,)"))
         if array.ndim != 1 or rows not in (None, len(array)):
             shape = "(n,)" if rows is None else f"({rows},), one for each row of xs"
             raise ValueError(f"ids must have shape {shape}; got {array.shape}")
@@ -175,7 +186,7 @@ class Fleet:
         return array.astype(np.int64)
 
     def _calls(self, streams: np.ndarray) -> Iterator[np.ndarray]:
-        """The rows (D, L) for each call of the compiled loop; −1 where a device has fewer rows."""
+        """Yield the rows (D, L) for each call of the loop; −1 where a device has fewer rows."""
         turn = np.zeros(len(streams), np.int64)  # the round in which a row is taken
         if self._spec.loop == "rounds":
             order = np.argsort(streams, kind="stable")
@@ -185,7 +196,7 @@ class Fleet:
         for now in range(int(turn.max()) + 1):
             device_of = np.where(turn == now, streams % devices, -1)
             taken = [np.flatnonzero(device_of == device) for device in range(devices)]
-            lengths = loops.compiled_lengths(max(map(len, taken)), self._worth_of_a_call)
+            lengths = loops.compiled_lengths(max(map(len, taken)), self._call_cost)
             rows = np.full((devices, sum(lengths)), -1)
             for of_device, numbers in zip(rows, taken, strict=True):
                 of_device[: len(numbers)] = numbers
@@ -194,7 +205,7 @@ class Fleet:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _init(packing: Packing, size: Any, model: Learner, key: Key, streams: Array) -> Array:
-    """The packed states of the streams before any data."""
+    """Return the packed states of the streams before any data."""
 
     def pack(stream: Array) -> Array:
         stream_key = None if key is None else jax.random.fold_in(key, stream)

@@ -9,6 +9,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import Learner
+from jboost.core.rows import row_of, with_row
 from jboost.core.step import Trace
 from jboost.core.step import step as one_step
 from jboost.engine.kernel import key_of, one_kernel, outermost
@@ -52,7 +53,10 @@ def compiled_lengths(n: int, call_cost: int) -> list[int]:
 def _run(
     spec: FleetSpec, model: Learner, words: Array | None, states: Array, block: Block
 ) -> tuple[Results, Any]:
-    """Run a block, in place of ``states``; the last result is what a kernel must return besides."""
+    """Return the states after a block, which replace ``states`` in memory, and its trace.
+
+    With them come the corners that :func:`one_kernel` asks to return.
+    """
 
     def on_device(model: Learner, words: Array | None, states: Array, block: Any) -> Any:
         states, (streams, xs, ds) = jax.tree.map(lambda array: array[0], (states, block))
@@ -84,23 +88,23 @@ def _by_rows(spec: FleetSpec, model: Learner, rows: Rows, states: Array) -> Resu
     """
     positions = rows[0]
 
-    def read(states: Array, position: Array) -> Array:
-        return jax.lax.dynamic_index_in_dim(states, position, keepdims=False)
-
-    def step(carry: tuple[Array, Array], row: tuple[Array, Rows]) -> tuple[Any, Trace]:
+    def step(carry: tuple[Array, Array], inputs: tuple[Array, Rows]) -> tuple[Any, Trace]:
         states, packed = carry
-        following, (position, x, d, words) = row
+        following, (position, x, d, words) = inputs
         packed, trace = _step(spec, model, packed, x, d, words)
-        states = jax.lax.dynamic_update_index_in_dim(states, packed, position, 0)
-        return (states, read(states, following)), trace
+        states = with_row(states, position, packed)
+        return (states, row_of(states, following)), trace
 
-    carry = (states, read(states, positions[0]))
+    carry = (states, row_of(states, positions[0]))
     (states, _), trace = jax.lax.scan(step, carry, (jnp.roll(positions, -1), rows))
     return states, trace
 
 
 def _by_rounds(spec: FleetSpec, model: Learner, rows: Rows, states: Array) -> Results:
-    """Take all rows at once, each of another stream. Positions that fill up lie beyond the last."""
+    """Take all rows at once, each of another stream.
+
+    A row that fills up a call has a position beyond the last state, so its result is dropped.
+    """
     positions, xs, ds, words = rows
     packed = states.at[positions].get(mode="clip")
     packed, trace = jax.vmap(partial(_step, spec, model))(packed, xs, ds, words)

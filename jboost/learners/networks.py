@@ -10,7 +10,7 @@ from jax.typing import DTypeLike
 
 from jboost.core import Key, Network, checks, model, static
 from jboost.core.learner import Params, required_key
-from jboost.core.numerics import dtype_of
+from jboost.core.numerics import as_array, dtype_of
 from jboost.core.products import dot, matvec
 
 
@@ -37,7 +37,8 @@ class Perceptron(Network):
 
     def __post_init__(self) -> None:
         if (self.hidden is None) == (self.parameters is None):
-            got = f"hidden={self.hidden!r} and parameters={self.parameters!r}"
+            hidden, parameters = checks.shown(self.hidden), checks.shown(self.parameters)
+            got = f"hidden={hidden} and parameters={parameters}"
             raise ValueError(f"a Perceptron needs hidden or parameters, and only one; got {got}")
         count = checks.or_none(checks.a_whole_number(at_least=1))
         checks.fields(self, hidden=count, parameters=count)
@@ -77,34 +78,41 @@ class Function(Network):
     start: Callable[..., Params] | Params = static()
 
     def __post_init__(self) -> None:
-        if not callable(self.function):
-            form = "apply(params, x) -> scalar"
-            raise TypeError(f"apply must be a function {form}; got {self.function!r:.100}")
+        checks.function("function", self.function, "(params, x)")
+        check_start("start", self.start)
         if not callable(self.start):  # a function can be compared, as a static field must be
             params = self.start
             checks.assign(self, start=lambda: params)
-        if (count := _required(self.start)) > 2:
-            forms = "a function of (key, num_features) or of (key), or the params themselves"
-            raise TypeError(f"init_params must be {forms}; got one that takes {count} arguments")
 
     @property
     def needs_key(self) -> bool:
         return _required(self.start) > 0
 
     def init(self, num_features: int, dtype: DTypeLike, key: Key) -> Params:
-        params = self.start(*(key, num_features)[: _required(self.start)])
-        if not jax.tree.leaves(params):
-            raise ValueError(f"init_params must have numbers to learn; got {params!r}")
-        params = jax.tree.map(jnp.asarray, params)
-        for leaf in jax.tree.leaves(params):
-            checks.real_dtype("init_params", leaf, "parameters are floats")
-        return jax.tree.map(lambda leaf: leaf.astype(dtype_of(dtype)), params)
+        params = _numbers("init_params", self.start(*(key, num_features)[: _required(self.start)]))
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype_of(dtype)), params)
 
     def apply(self, params: Params, x: Array) -> Array:
         y = jnp.asarray(self.function(params, x))
         if y.size != 1:
             raise ValueError(f"apply must return one number; got an array of shape {y.shape}")
         return y.reshape(())
+
+
+def check_start(name: str, start: Callable[..., Params] | Params) -> None:
+    """Refuse an argument of this name that can be no start of a :class:`Function`."""
+    if not callable(start):
+        _numbers(name, start)
+    elif (count := _required(start)) > 2:
+        forms = "a function of (key, num_features) or of (key), or the params themselves"
+        raise TypeError(f"{name} must be {forms}; got one that takes {count} arguments")
+
+
+def _numbers(name: str, params: Params) -> Params:
+    """Return parameters as arrays; ``name`` serves the message of an error."""
+    if not jax.tree.leaves(params):
+        raise ValueError(f"{name} must have numbers to learn; got {checks.shown(params)}")
+    return jax.tree.map(lambda leaf: as_array(name, leaf, "any"), params)
 
 
 def _required(function: Callable[..., object]) -> int:

@@ -59,6 +59,7 @@ class LeastSquares(Learner):
     def __post_init__(self) -> None:
         positive = checks.a_number(above=0)
         checks.fields(self, forgetting=checks.a_number(above=0, at_most=1), ridge=positive)
+        checks.fields(self, forget_by_weight=checks.flag, shrink=checks.flag)
         checks.fields(self, storage=checks.one_of("root", "covariance"))
         if isinstance(self.max_variance, str) and self.max_variance == AUTOMATIC:
             smaller = jnp.minimum if checks.is_traced(self.ridge) else np.minimum

@@ -63,7 +63,7 @@ class SGD(Linear):
     guard: bool = static(default=True)
 
     def __post_init__(self) -> None:
-        checks.fields(self, step_size=checks.a_number(above=0))
+        checks.fields(self, step_size=checks.a_number(above=0), guard=checks.flag)
 
     def learn(self, state: LinearState, sample: Sample) -> LinearState:
         s = dot(sample.x, sample.x)

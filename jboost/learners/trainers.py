@@ -16,7 +16,7 @@ from jboost.core import DType, Key, Learner, Network, Sample, checks, model, sta
 from jboost.core.learner import Params, required_key
 from jboost.core.numerics import dtype_of, known, usable
 from jboost.core.products import dot
-from jboost.learners.networks import Function, Perceptron
+from jboost.learners.networks import Function, Perceptron, check_start
 from jboost.learners.newton import Newton, NewtonState
 
 if TYPE_CHECKING:  # importing jboost takes longer with optax than without
@@ -70,15 +70,17 @@ class Gradient(Learner):
 
     def __post_init__(self) -> None:
         if not isinstance(self.apply, Network):
+            checks.function("apply", self.apply, "(params, x), or a network")
             if self.init_params is None:
                 advice = "init_params(key, num_features) -> params, or the params themselves"
                 raise ValueError(f"init_params is missing: pass {advice}")
+            check_start("init_params", self.init_params)
             checks.assign(self, apply=Function(self.apply, self.init_params), init_params=None)
         elif self.init_params is not None:
             raise ValueError("init_params must be left out: a network starts by itself")
         if not all(hasattr(self.optimizer, name) for name in ("init", "update")):
             example = "one of optax's, such as optax.adam(0.01)"
-            raise TypeError(f"optimizer must be {example}; got {self.optimizer!r:.100}")
+            raise TypeError(f"optimizer must be {example}; got {checks.shown(self.optimizer)}")
 
     @property
     def needs_key(self) -> bool:

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from jboost.checkpoints.atomic import replacing
 from jboost.core import checks
+from jboost.core.numerics import as_array
 
 Stream = tuple[NDArray[np.floating], NDArray[np.floating]]  # xs (T, r) and ds (T,)
 
@@ -144,7 +145,8 @@ def paper_scaled(xs: ArrayLike, ds: ArrayLike, *, bias: bool = False) -> Stream:
     >>> xs.tolist(), ds.tolist()
     ([[-1.0, 0.0, 1.0], [0.0, 0.0, 1.0], [1.0, 0.0, 1.0]], [-1.0, -0.5, 1.0])
     """
-    x, d = np.asarray(xs), np.asarray(ds)
+    x, d = np.asarray(as_array("xs", xs, "(T, r)")), np.asarray(as_array("ds", ds, "(T,)"))
+    bias = checks.flag("bias", bias)
     dtype = np.float64 if np.float64 in (x.dtype, d.dtype) else np.float32
     wide = np.column_stack(_checked({"xs": x, "ds": d}, None, np.float64))
     low, high = wide.min(axis=0), wide.max(axis=0)
@@ -181,11 +183,12 @@ def stand_in(name: str, rows: int | None = None) -> Stream:
 
 
 def _spec(name: str) -> DataSet:
-    if name in SETS:
+    if isinstance(name, str) and name in SETS:
         return SETS[name]
-    near = difflib.get_close_matches(str(name).lower(), SETS, n=1)
+    got = checks.shown(name)
+    near = difflib.get_close_matches(got.strip("'").lower(), SETS, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    raise ValueError(f"name must be one of {', '.join(SETS)}; got {name!r}{hint}")
+    raise ValueError(f"name must be one of {', '.join(SETS)}; got {got}{hint}")
 
 
 def _advice(spec: DataSet) -> str:

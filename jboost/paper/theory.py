@@ -7,14 +7,14 @@ the printed statement, a keyword chooses between the printed and the corrected o
 """
 
 import math
-from typing import Literal, NamedTuple, Unpack, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jboost.core import checks
+from jboost.paper.arguments import Floats, arrays_of, floats, positive, require, weights
 
-Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Mode = Literal["WU", "DR", "RU"]
 Method = Literal["SGD", "NM"]
@@ -27,8 +27,8 @@ def modified_target(desired_mse: float, kappa: float) -> float:
     >>> modified_target(0.28, 0.1)
     0.2
     """
-    sd2 = _positive("desired_mse", desired_mse, at_most=1)
-    k = _positive("kappa", kappa, below=sd2)
+    sd2 = positive("desired_mse", desired_mse, at_most=1)
+    k = positive("kappa", kappa, below=sd2)
     return (sd2 - k) / (1 - k)
 
 
@@ -38,7 +38,7 @@ def desired_mse(target_mse: float, kappa: float) -> float:
     >>> desired_mse(0.2, 0.1)
     0.28
     """
-    sm2, k = _positive("target_mse", target_mse, at_most=1), _positive("kappa", kappa, below=1)
+    sm2, k = positive("target_mse", target_mse, at_most=1), positive("kappa", kappa, below=1)
     return k + (1 - k) * sm2
 
 
@@ -50,9 +50,9 @@ def lemma1_learners(lam: ArrayLike, kappa: float) -> int | None:
     >>> lemma1_learners([[1.0, 0.5, 0.1], [1.0, 0.5, 0.2]], kappa=0.2)
     2
     """
-    w = _weights(lam)
-    _require("lam", f"{w[:, 0].min():.4g}", w[:, 0] == 1, "1 for the first learner")
-    short = np.flatnonzero(w.mean(axis=0) < _positive("kappa", kappa, below=1))
+    w = weights(lam)
+    require("lam", f"{w[:, 0].min():.4g}", w[:, 0] == 1, "1 for the first learner")
+    short = np.flatnonzero(w.mean(axis=0) < positive("kappa", kappa, below=1))
     return int(short[0]) if short.size else None
 
 
@@ -79,8 +79,8 @@ def lemma1(lam: ArrayLike, y: ArrayLike, d: ArrayLike, kappa: float, target_mse:
     >>> run.learners, round(run.mse, 3), round(run.desired_mse, 3), run.reason
     (1, 0.025, 0.28, '')
     """
-    w, ys, ds = _arrays(lam=(lam, 2), y=(y, 2), d=(d, 1))
-    _require("lam", w.shape, w.shape[1] <= ys.shape[1] + 1, f"at most y{ys.shape} and a column")
+    w, ys, ds = arrays_of(lam=(lam, 2), y=(y, 2), d=(d, 1))
+    require("lam", w.shape, w.shape[1] <= ys.shape[1] + 1, f"at most y{ys.shape} and a column")
     sd2, M, sm2 = desired_mse(target_mse, kappa), lemma1_learners(w, kappa), float(target_mse)
     if M is None:
         reason = f"no M: least mean weight {w.mean(axis=0).min():.4g}, not below {kappa:.4g}"
@@ -106,10 +106,10 @@ def learners_bound(
     >>> [round(learners_bound(0.01, 0.1, 0.2, corrected=c), 2) for c in (False, True)]
     [45.24, 70.47]
     """
-    s2, k = _positive("guarantee", guarantee, at_most=0.25), _positive("kappa", kappa, below=1)
-    sm2 = _positive("target_mse", target_mse, at_most=1)
-    b = s2 ** _positive("dependence", dependence)
-    if corrected:
+    s2, k = positive("guarantee", guarantee, at_most=0.25), positive("kappa", kappa, below=1)
+    sm2 = positive("target_mse", target_mse, at_most=1)
+    b = s2 ** positive("dependence", dependence)
+    if checks.flag("corrected", corrected):
         rho = b**sm2 * (1 + 4 * s2 * (1 / b - 1))
         return 1 / (k * (1 - rho)) if rho < 1 else math.nan
     s = math.sqrt(s2)
@@ -128,7 +128,7 @@ def theorem1_learners(
     >>> [theorem1_learners(0.01, 0.1, 0.28, corrected=c) for c in (False, True)]
     [46.0, 71.0]
     """
-    s2, sm2 = _positive("guarantee", guarantee, below=0.25), modified_target(desired_mse, kappa)
+    s2, sm2 = positive("guarantee", guarantee, below=0.25), modified_target(desired_mse, kappa)
     return float(np.floor(learners_bound(s2, kappa, sm2, corrected=corrected))) + 1
 
 
@@ -152,7 +152,7 @@ def weight_conditions(
     """
     n, u, z, a, alpha = _letters(k, delta, zeta2, target_mse, dependence)
     with np.errstate(all="ignore"):  # the root of a negative is nan, and makes `second` false
-        if corrected:
+        if checks.flag("corrected", corrected):
             root2, x = (1 + 4 * a) ** 2 - 8 * (n + 1) * a**2, 2 * a - 2 * z / alpha
             second = np.abs((n + 1) * x - 1 - 4 * a) < np.sqrt(root2)
         else:
@@ -217,8 +217,9 @@ def updates(lam: ArrayLike, mode: Mode, max_reuse: int = 5, *, corrected: bool =
     >>> updates([[1.0, 0.1]], "DR", corrected=True).tolist()
     [[5.0, 1.0]]
     """
-    w, K = _weights(lam), checks.whole("max_reuse", max_reuse, at_least=1)
+    w, K = weights(lam), checks.whole("max_reuse", max_reuse, at_least=1)
     checks.choice("mode", mode, get_args(Mode))
+    corrected = checks.flag("corrected", corrected)
     return {"WU": np.ones_like(w), "RU": w, "DR": np.ceil(K * w) if corrected else K * w}[mode]
 
 
@@ -252,11 +253,11 @@ def regret(
     >>> regret([0.0, 1.0, 1.0], [[1.0], [1.0], [1.0]], [1.0, 2.0, 0.0]).round(9).tolist()
     [1.0, 1.5, 1.0]
     """
-    p, x, d = _arrays(prediction=(prediction, 1), xs=(xs, 2), ds=(ds, 1))
-    ends = np.asarray(np.arange(1, len(d) + 1) if times is None else times, np.float64)
+    p, x, d = arrays_of(prediction=(prediction, 1), xs=(xs, 2), ds=(ds, 1))
+    ends = floats("times", np.arange(1, len(d) + 1) if times is None else times)
     rising = ends.ndim == 1 and np.diff(ends, prepend=0) > 0
     whole = (ends == np.floor(ends)) & (ends <= len(d))
-    _require("times", times, rising & whole, f"whole numbers rising within 1..{len(d)}")
+    require("times", times, rising & whole, f"whole numbers rising within 1..{len(d)}")
     ends, least, R = ends.astype(int), np.empty(len(ends)), np.empty((0, x.shape[1] + 1))
     for i, rows in enumerate(np.split(np.column_stack([x, d]), ends)[:-1]):
         R = np.asarray(np.linalg.qr(np.vstack([R, rows]), mode="r"))  # all that the past leaves
@@ -271,9 +272,9 @@ def regret_slope(regret: ArrayLike, times: ArrayLike | None = None) -> float:
     >>> round(regret_slope([1.0, 3.0, 5.0], times=[10, 100, 1000]) * math.log(10), 9)
     2.0
     """
-    every = np.arange(1, np.size(regret) + 1)
-    R, t = _arrays(regret=(regret, 1), times=(every if times is None else times, 1))
-    _require("times", times, (t > 0) & (np.ptp(t) > 0), "above 0, and two or more")
+    every = np.arange(1, floats("regret", regret).size + 1)
+    R, t = arrays_of(regret=(regret, 1), times=(every if times is None else times, 1))
+    require("times", times, (t > 0) & (np.ptp(t) > 0), "above 0, and two or more")
     return float(np.polynomial.polynomial.polyfit(np.log(t), R, 1)[1])
 
 
@@ -281,41 +282,11 @@ def _letters(
     k: ArrayLike, delta: ArrayLike, zeta2: ArrayLike, target_mse: ArrayLike, dependence: float
 ) -> tuple[Floats, Floats, Floats, Floats, Floats]:
     """Return Theorem 2's k, ln δ, z = cζ², a = cσ_m² and α = 1 + 2z ln δ."""
-    arguments = (np.asarray(v, np.float64) for v in (k, delta, zeta2, target_mse))
-    n, g, z, a = np.broadcast_arrays(*arguments)
-    _require("k", k, (n >= 1) & (n == np.floor(n)) & np.isfinite(n), "whole and at least 1")
-    _require("gamma (or delta)", delta, (g > 0) & (g <= 1), "in (0, 1]")
-    _require("zeta2", zeta2, (z >= 0) & np.isfinite(z), "finite and at least 0")
-    _require("target_mse", target_mse, (a > 0) & np.isfinite(a), "finite and above 0")
-    u, c = np.log(g), _positive("dependence", dependence)
+    named = {"k": k, "gamma (or delta)": delta, "zeta2": zeta2, "target_mse": target_mse}
+    n, g, z, a = np.broadcast_arrays(*(floats(name, value) for name, value in named.items()))
+    require("k", k, (n >= 1) & (n == np.floor(n)) & np.isfinite(n), "whole and at least 1")
+    require("gamma (or delta)", delta, (g > 0) & (g <= 1), "in (0, 1]")
+    require("zeta2", zeta2, (z >= 0) & np.isfinite(z), "finite and at least 0")
+    require("target_mse", target_mse, (a > 0) & np.isfinite(a), "finite and above 0")
+    u, c = np.log(g), positive("dependence", dependence)
     return n, u, c * z, c * a, 1 + 2 * c * z * u
-
-
-def _positive(name: str, value: float, **upper: Unpack[checks.Bounds]) -> float:
-    bounds: checks.Bounds = {"above": 0, **upper}
-    number = checks.number(name, value, **bounds)
-    _require(name, value, np.ndim(number) == 0, "one number, not an array")
-    return number
-
-
-def _require(name: str, value: object, met: ArrayLike, requirement: str) -> None:
-    if not np.all(met):
-        raise ValueError(f"{name} must be {requirement}; got {value}")
-
-
-def _arrays(**named: tuple[ArrayLike, int]) -> list[Floats]:
-    """Return finite arrays, each passed with its number of axes, that are equally long."""
-    arrays = [np.asarray(values, np.float64) for values, _ in named.values()]
-    for array, (name, (_, ndim)) in zip(arrays, named.items(), strict=True):
-        fits = array.ndim == ndim and array.size > 0 and len(array) == len(arrays[0])
-        shape = f"shape {array.shape}{'' if np.isfinite(array).all() else ', not finite'}"
-        requirement = f"finite, of {ndim} axes and as long as {next(iter(named))}"
-        _require(name, shape, fits and np.isfinite(array), requirement)
-    return arrays
-
-
-def _weights(lam: ArrayLike) -> Floats:
-    """Return λ as an array (T, m) in [0, 1]."""
-    (w,) = _arrays(lam=(lam, 2))
-    _require("lam", f"{w.min():.4g} to {w.max():.4g}", (w >= 0) & (w <= 1), "in [0, 1]")
-    return w

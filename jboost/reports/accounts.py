@@ -43,7 +43,7 @@ class Watch(NamedTuple):
 
 
 def booster_in(model: Learner) -> Boosted | None:
-    """The booster within pipelines and wrappers, whose λ and z the model reports."""
+    """Return the booster within pipelines and wrappers, whose λ and z the model reports."""
     inner: object = model
     while isinstance(inner, Learner) and not isinstance(inner, Boosted):
         inner = getattr(inner, "learner", None)
@@ -65,14 +65,14 @@ class Account:
     def __init__(self, argument: Any, /): ...
 
     def as_dict(self) -> dict[str, Any]:
-        """The account as JSON can hold it."""
+        """Return the account as JSON can hold it."""
         arrays = {name: as_text(getattr(self, name)) for name in self.arrays}
         name = self.argument[0]
         return {name: getattr(self, name), **arrays, "spans": self.spans.as_dict()}
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Self:
-        """The account that :meth:`as_dict` described."""
+        """Return the account that :meth:`as_dict` described."""
         name, kind = cls.argument
         account = cls(kind(saved[name]))
         for name, shape in cls.arrays.items():
@@ -137,7 +137,7 @@ class Tally(Account):
         self.spans.add(errors)
 
     def curves(self) -> Curves:
-        """(k,) numbers of targets at which spans of the stream end, and two dictionaries.
+        """Return (k,) numbers of targets at which spans of the stream end, and two dictionaries.
 
         These hold, by the names of the model and the controls, the (k,) mean squared errors over
         all targets until there and those of each span.
@@ -250,7 +250,7 @@ class Learners(Account):
 
 
 def _vectors(arrays: list[np.ndarray]) -> np.ndarray:
-    """For each row λ, z, z y and z y d of all learners, then d; NaN where a learner diverged."""
+    """Return rows of λ, z, z y and z y d of all learners, then d; NaN where a learner diverged."""
     lam, z, zy, d = arrays
     vectors = np.column_stack([lam, z, zy, zy * d[:, None], d])
     return np.where(np.isfinite(vectors), vectors, np.nan)

@@ -18,7 +18,7 @@ img { max-width: 100%; } pre { white-space: pre-wrap; }
 
 
 def page(title: str, sections: Iterable[tuple[str, str]]) -> str:
-    """A page of sections; each is a heading and its HTML.
+    """Return a page of sections; each is a heading and its HTML.
 
     >>> page("a < b", [("One", text("1 & 2"))]).count("a &lt; b")
     2
@@ -33,12 +33,12 @@ def page(title: str, sections: Iterable[tuple[str, str]]) -> str:
 
 
 def text(words: str, tag: str = "p") -> str:
-    """A paragraph; with the tag ``pre``, text as it would stand in a terminal."""
+    """Return a paragraph; with the tag ``pre``, text as it would stand in a terminal."""
     return f"<{tag}>{html.escape(words)}</{tag}>"
 
 
 def table(head: list[str], rows: Iterable[list[str]]) -> str:
-    """A table with a head, in which all columns but the first are numbers; or a table of texts."""
+    """Return a table: with a head, in which all columns but the first are numbers, or of texts."""
 
     def line(tag: str, row: list[str]) -> str:
         start = f'<{tag} class="number">' if head else f"<{tag}>"
@@ -51,7 +51,7 @@ def table(head: list[str], rows: Iterable[list[str]]) -> str:
 
 
 def image(figure: Any, description: str) -> str:
-    """A figure of matplotlib, embedded in the page."""
+    """Return a figure of matplotlib, embedded in the page."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=120)
     data = base64.b64encode(drawn.getvalue()).decode()

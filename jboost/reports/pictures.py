@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def error_over_time(curves: Curves, *, axes: TwoAxes | None = None) -> TwoAxes:
-    """Two panels: the mean squared error so far, and of each span of the stream.
+    """Draw two panels: the mean squared error so far, and of each span of the stream.
 
     >>> from jboost.reports.accounts import Tally
     >>> from jboost.running.blocks import Block
@@ -50,7 +50,7 @@ def error_over_time(curves: Curves, *, axes: TwoAxes | None = None) -> TwoAxes:
 
 
 def intervals_over_time(bands: Bands, *, axes: TwoAxes | None = None) -> TwoAxes:
-    """Two panels: the last predictions with their intervals, and the part of the targets inside.
+    """Draw two panels: the last predictions with their intervals, and the part of targets inside.
 
     >>> from jboost.running.blocks import Block
     >>> bands, d = Bands(0.9), np.arange(9.0)
@@ -84,7 +84,7 @@ def intervals_over_time(bands: Bands, *, axes: TwoAxes | None = None) -> TwoAxes
 def learners_of(
     learners: Learners, *, names: Sequence[str] | None = None, axes: TwoAxes | None = None
 ) -> TwoAxes:
-    """Two panels over time with a row for each learner: λ, and the weight z.
+    """Draw two panels over time with a row for each learner: λ, and the weight z.
 
     Where every λ is 1, as in a mixture, the panels are z and the share of each learner.
     """
@@ -103,7 +103,7 @@ def learners_of(
 
 
 def learners_over_time(values: ArrayLike, name: str, *, ax: Axes | None = None) -> Axes:
-    """A row for each learner, time to the right, the mean of each span as a colour.
+    """Draw a row for each learner, time to the right, the mean of each span as a colour.
 
     Args:
       values: (T, m), such as λ or z, recorded with ``observe=lambda state, info: info.lam``.
@@ -125,7 +125,7 @@ def learners_over_time(values: ArrayLike, name: str, *, ax: Axes | None = None) 
 
 
 def contributions(y: ArrayLike, z: ArrayLike, d: ArrayLike, *, ax: Axes | None = None) -> Axes:
-    """Bars: the share that each learner has in the prediction Σ_k z_k y_k.
+    """Draw bars: the share that each learner has in the prediction Σ_k z_k y_k.
 
     It is the learner's share of what the prediction has in common with the target,
     cov(z_k y_k, d) / Σ_j cov(z_j y_j, d). The shares add up to one; a learner with a negative

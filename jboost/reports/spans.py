@@ -38,7 +38,7 @@ class Spans:
         self._counts = np.zeros(MOST_SPANS)
 
     def over_time(self, at_least: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """(k,) the rows at which spans end, and (k, width) the mean of each span.
+        """Return (k,) the rows at which spans end, and (k, width) the mean of each span.
 
         Spans are joined until each has ``at_least`` rows; the last may be shorter. The mean of a
         span in which nothing counted is NaN.
@@ -72,13 +72,13 @@ class Spans:
                 self._length *= 2
 
     def as_dict(self) -> dict[str, Any]:
-        """The means as JSON can hold them."""
+        """Return the means as JSON can hold them."""
         numbers = np.column_stack([self._counts, self._sums])
         return {"rows": self.rows, "samples": self._samples, "sums": as_text(numbers)}
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Self:
-        """The means that :meth:`as_dict` described."""
+        """Return the means that :meth:`as_dict` described."""
         numbers = from_text(saved["sums"]).reshape(MOST_SPANS, -1)
         samples = None if saved["samples"] is None else int(saved["samples"])
         spans = cls(numbers.shape[1] - 1, samples=samples, start=int(saved["rows"]))
@@ -98,10 +98,10 @@ class Spans:
 
 
 def as_text(numbers: ArrayLike) -> str:
-    """Every bit of the numbers as text; JSON has no word for infinite ones."""
+    """Return every bit of the numbers as text; JSON has no word for infinite ones."""
     return np.asarray(numbers, "<f8").tobytes().hex()
 
 
 def from_text(text: str) -> np.ndarray:
-    """The numbers that :func:`as_text` wrote."""
+    """Return the numbers that :func:`as_text` wrote."""
     return np.frombuffer(bytes.fromhex(text), "<f8").astype(np.float64)

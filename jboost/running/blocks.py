@@ -16,6 +16,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from numpy.typing import ArrayLike
 
+from jboost.core import checks
 from jboost.core.numerics import LARGEST
 from jboost.running.run import check_shapes, checked_stream
 
@@ -77,7 +78,7 @@ def prepare(
         row = min(position, row + len(xs))  # the row that the blocks begin at
     if not isinstance(blocks, Iterable):
         allowed = "an iterable of (x, d) blocks, a pair of arrays, or a function that returns one"
-        raise TypeError(f"blocks must be {allowed}; got {blocks!r:.200}")
+        raise TypeError(f"blocks must be {allowed}; got {checks.shown(blocks)}")
     return _prepared(blocks, row, position, default, num_targets)
 
 
@@ -120,11 +121,12 @@ def _prepared(
 
 
 def _is_empty(block: Any) -> bool:
-    """Whether a block has no rows; an error if the block is no pair."""
+    """Return whether a block has no rows; an error if the block is no pair."""
     try:
         xs, ds = block
     except (TypeError, ValueError):
-        raise TypeError(f"a block must be a pair (x, d); got {block!r:.200}") from None
+        got = checks.shown(block)
+        raise TypeError(f"each of blocks must be a pair (x, d); got {got}") from None
     return all(hasattr(array, "__len__") and len(array) == 0 for array in (xs, ds))
 
 
@@ -162,7 +164,7 @@ class Ahead:
         self._threaded = depth > 0
 
     def take(self) -> PreparedBlock | BaseException:
-        """The next block, or the exception in its place: ``StopIteration`` at the end."""
+        """Return the next block, or the exception in its place: ``StopIteration`` at the end."""
         if not self._threaded:
             return self._next()
         if self._thread is None:

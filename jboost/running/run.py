@@ -12,10 +12,12 @@ from jax.typing import DTypeLike
 from numpy.typing import ArrayLike
 
 from jboost.core import Key, Learner, State, checks
+from jboost.core.guards import mismatch
 from jboost.core.learner import instance, required_key
-from jboost.core.numerics import LARGEST, as_array, cast, mean_squared_error
+from jboost.core.numerics import LARGEST, as_array, cast
+from jboost.core.squared_errors import mean_squared_error
 from jboost.core.step import Observe, Trace
-from jboost.core.template import mismatch, template
+from jboost.core.template import template
 from jboost.engine import fold
 from jboost.engine.kernel import quickly
 from jboost.engine.plan import inside_a_transformation
@@ -65,15 +67,14 @@ def run(
     """
     instance("model", model)
     checks.choice("on_bad", on_bad, ("skip", "raise"))
-    if observe is not None and not callable(observe):
-        raise TypeError(f"observe must be a function of (state, info), or None; got {observe!r}")
+    if observe is not None:
+        checks.function("observe", observe, "(state, info), or None")
     answers = as_array("ds", ds, "(T,) or (T, q)")
     if answers.ndim == 2 and answers.shape[1] > 1 and not isinstance(model, Targets):
         model = targets(model, answers.shape[1])
     xs, ds, dtype = checked_stream(xs, ds, jnp.result_type(float), targets_of(model))
     xs, ds = cast(xs, dtype), cast(ds, dtype)
-    if model.needs_key:
-        key = checked_key(key)
+    key = checked_key(model, key)
     if on_bad == "raise":
         _refuse_bad(model, xs, ds)
     traced = inside_a_transformation(model, state, xs, ds, key)
@@ -154,10 +155,11 @@ def check_shapes(xs: Array | np.ndarray, ds: Array | np.ndarray, q: int | None =
         raise ValueError(f"xs must have at least one row and one column; got shape {xs.shape}")
 
 
-def checked_key(key: Key) -> Array:
-    """Return the key of a run whose model draws."""
-    key = checks.key("key", required_key(key))
-    if jnp.ndim(key):
+def checked_key(model: Learner, key: Key) -> Key:
+    """Return the key of a run, which may be None where the model draws nothing."""
+    if model.needs_key:
+        required_key(key)
+    if key is not None and jnp.ndim(checks.key("key", key)):
         raise ValueError(f"key must be one key; got an array of shape {key.shape}: vmap over it")
     return key
 
@@ -200,7 +202,7 @@ def bad_rows(
 def _on_all_cores(
     model: Separate, state: State, xs: Array, ds: Array, key: Key
 ) -> tuple[State, Trace]:
-    """Run each target by itself, in the layout that suits it, which a ``vmap`` of it has not."""
+    """Run each target by itself, as the engine would not lay out a ``vmap`` over the targets."""
     double: Any = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
 
     def run_target(j: int) -> tuple[State, Trace]:

@@ -10,8 +10,7 @@ from jax import Array
 from jboost.checkpoints import archive, atomic
 from jboost.checkpoints.archive import CheckpointError
 from jboost.checkpoints.checkpoint import contents, inspect, read, save
-from jboost.core import Key, Learner, State
-from jboost.running.run import checked_key
+from jboost.core import Key, Learner, State, checks
 
 ROOM = 2**17  # bytes, by which the caller's dict may grow: a command's accounts grow by 50,000
 
@@ -31,14 +30,14 @@ class RunFile:
     """A checkpoint file, written after ``every`` blocks; no other process may write to it."""
 
     def __init__(self, path: atomic.PathLike, every: int):
-        self._path = atomic.checked_path("checkpoint", path)
+        self._path = checks.path("checkpoint", path)
         self._every = every
         self._blocks, self._position = 0, 0  # since, and at, the last time the file was written
         self._claim = contextlib.ExitStack()
         self._claim.enter_context(atomic.owning(path))
 
     def resume(self, model: Learner, key: Key, *, allowed: bool) -> tuple[Reached, Key] | None:
-        """How far the run in the file has come, and its key; None where there is no file.
+        """Return how far the run in the file has come, and its key; None where there is no file.
 
         A ``key`` that is given must be the key of that run. Unless resuming is ``allowed``, a file
         that exists is an error.
@@ -56,7 +55,7 @@ class RunFile:
             reached = Reached(checkpoint.state, *counts, error, extra)
         except (KeyError, TypeError, ValueError):
             raise CheckpointError(f"{self._path} was not written by run_stream") from None
-        if key is not None and not _same_key(checked_key(key), checkpoint.key):
+        if key is not None and not _same_key(checks.key("key", key), checkpoint.key):
             raise ValueError(f"key must be the one of the run that {self._path} is of; got {key!r}")
         self._position = reached.position
         return reached, checkpoint.key

@@ -16,6 +16,7 @@ import numpy as np
 
 from jboost.checkpoints import atomic
 from jboost.core import Key, Learner, State, checks
+from jboost.core.learner import instance
 from jboost.core.step import Observe
 from jboost.engine import pieces
 from jboost.engine.loop import begin
@@ -93,10 +94,12 @@ def run_stream(
     >>> bool(abs(stream.mse - jb.mse(jb.Newton(0.99), xs, ds)) < 1e-6)
     True
     """
-    checks.instance("model", model, Learner, "a learner such as bsgd_wu(…) or SGD(step_size=0.1)")
+    instance("model", model)
     checks.choice("on_bad", on_bad, ("skip", "raise"))
-    if resume and checkpoint is None:
+    if checks.flag("resume", resume) and checkpoint is None:
         raise ValueError("resume=True needs a file to go on from; got checkpoint=None")
+    if observe is not None:
+        checks.function("observe", observe, "(state, info), or None")
     rows = None if block is None else checks.whole("block", block, at_least=1)
     every = checks.whole("every", every, at_least=1)
     ahead = checks.whole("ahead", ahead, at_least=0)
@@ -106,8 +109,7 @@ def run_stream(
             file = RunFile(checkpoint, every)
             failed.callback(file.release)
             reached, key = file.resume(model, key, allowed=resume) or (reached, key)
-        if model.needs_key:
-            key = checked_key(key)
+        key = checked_key(model, key)
         default = jnp.result_type(float)
         prepared = prepare(blocks, rows, reached.position, default, targets_of(model))
         failed.pop_all()  # nothing failed: the run releases the file

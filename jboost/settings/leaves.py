@@ -14,13 +14,13 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from jboost.core import Learner
+from jboost.core import Learner, checks
 
 _Model = TypeVar("_Model", bound=Learner)
 
 
 def paths(model: Learner) -> dict[str, int]:
-    """The place of every setting of a model, by its full name.
+    """Return the place of every setting of a model, by its full name.
 
     >>> import jboost as jb
     >>> list(paths(jb.boost(jb.SGD(0.1), 3, target_mse=0.2, combiner=jb.Uniform())))
@@ -35,7 +35,7 @@ def paths(model: Learner) -> dict[str, int]:
 
 
 def places(model: Learner, wrt: str | Iterable[str]) -> dict[str, int]:
-    """The places of the settings that ``wrt`` names, in the order of the names.
+    """Return the places of the settings that ``wrt`` names, in the order of the names.
 
     >>> import jboost as jb
     >>> places(jb.bsgd_wu(3, target_mse=0.2, step_size=0.1), "step_size")
@@ -52,13 +52,13 @@ def places(model: Learner, wrt: str | Iterable[str]) -> dict[str, int]:
 
 
 def take(model: Learner, places: Iterable[int]) -> list[ArrayLike]:
-    """The leaves of a model at these places."""
+    """Return the leaves of a model at these places."""
     leaves = jax.tree.leaves(model)
     return [leaves[index] for index in places]
 
 
 def put(model: _Model, places: Iterable[int], values: Iterable[ArrayLike]) -> _Model:
-    """The model with other values at these places. Nothing is checked: values may be traced."""
+    """Return the model with other values at these places, unchecked: they may be traced."""
     leaves, structure = jax.tree.flatten(model)
     for index, value in zip(places, values, strict=True):
         leaves[index] = value
@@ -66,7 +66,7 @@ def put(model: _Model, places: Iterable[int], values: Iterable[ArrayLike]) -> _M
 
 
 def owner(model: Learner, index: int) -> tuple[str, str]:
-    """The name of the class that has the leaf at this index as a field, and the field's name."""
+    """Return the names of the class and of the field that hold the leaf at this index."""
     path = jax.tree_util.tree_flatten_with_path(model)[0][index][0]
     node: Any = model
     holder, field = model, ""
@@ -79,9 +79,9 @@ def owner(model: Learner, index: int) -> tuple[str, str]:
 
 
 def _match(name: str, settings: dict[str, int]) -> str:
-    """The full name that ``name`` is, or the only full name that it abbreviates."""
+    """Return the full name that ``name`` is, or the only full name that it abbreviates."""
     if not isinstance(name, str):
-        raise TypeError(f"wrt must hold names such as 'step_size'; got {name!r}")
+        raise TypeError(f"wrt must hold names such as 'step_size'; got {checks.shown(name)}")
     fields = _fields(name)
     fitting = [full for full in settings if _abbreviates(fields, _fields(full))]
     exact = [full for full in fitting if _fields(full) == fields]
@@ -95,7 +95,7 @@ def _match(name: str, settings: dict[str, int]) -> str:
 
 
 def _abbreviates(fields: list[str], full: list[str]) -> bool:
-    """Whether the fields stand in this order in the full name, and both end alike."""
+    """Return whether the fields stand in this order in the full name, and both end alike."""
     remaining = iter(full)
     return fields[-1:] == full[-1:] and all(field in remaining for field in fields)
 

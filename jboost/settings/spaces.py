@@ -31,14 +31,14 @@ class Space(NamedTuple):
     high: float = math.inf
 
     def natural(self, value: Array) -> Array:
-        """The coordinate of a value, from −∞ to ∞."""
+        """Return the coordinate of a value, from −∞ to ∞."""
         if self.low == -math.inf and self.high == math.inf:
             return value
         above = jnp.log(value - self.low) if self.low > -math.inf else jnp.zeros_like(value)
         return above if self.high == math.inf else above - jnp.log(self.high - value)
 
     def value(self, natural: Array) -> Array:
-        """The value at a coordinate."""
+        """Return the value at a coordinate."""
         if self.low == -math.inf and self.high == math.inf:
             return natural
         if self.high == math.inf:
@@ -62,16 +62,25 @@ SPACES = {
 }
 
 
+def by_name(ranges: object) -> dict[str, Iterable[float]]:
+    """Check the argument ``spaces``: (low, high) by name, or None."""
+    try:
+        return {} if ranges is None else dict(ranges)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        advice = "a dict of (low, high) by name, such as {'step_size': (0, 1)}"
+        raise TypeError(f"spaces must be {advice}; got {checks.shown(ranges)}") from None
+
+
 def of(
     model: Learner, places: Mapping[str, int], ranges: Mapping[str, Iterable[float]] | None
 ) -> dict[str, Space]:
-    """The space of each named setting: its (low, high) in ``ranges``, or else its entry in SPACES.
+    """Return the space of each named setting: that in ``ranges``, or else its entry in SPACES.
 
     >>> import jboost as jb
     >>> of(jb.NLMS(0.5), {"step_size": 0}, None)
     {'step_size': Space(low=0.0, high=2.0)}
     """
-    ranges = ranges or {}
+    ranges = by_name(ranges)
     if stray := [name for name in ranges if name not in places]:
         names = ", ".join(places)
         raise ValueError(f"spaces must be for names in wrt ({names}); got one for {stray[0]!r}")
@@ -84,16 +93,17 @@ def of(
             raise ValueError(f"spaces must say between which values {name} may move: {advice}")
         try:
             low, high = map(float, space)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             low = high = math.nan
         if not low < high:
-            raise ValueError(f"spaces[{name!r}] must be (low, high), low < high; got {space!r}")
+            got = checks.shown(space)
+            raise ValueError(f"spaces[{name!r}] must be (low, high), low < high; got {got}")
         spaces[name] = Space(low, high)
     return spaces
 
 
 def start(name: str, space: Space, value: ArrayLike, dtype: DTypeLike) -> Array:
-    """The coordinate of the value that a search starts from; it must not be on an edge."""
+    """Return the coordinate of the value that a search starts from; it must not be on an edge."""
     value = jnp.asarray(value, dtype)
     inside = (value > space.low) & (value < space.high)
     if not checks.is_traced(inside) and not inside.all():

@@ -44,7 +44,7 @@ _Model = TypeVar("_Model")
 
 
 def relaxed(model: _Model, surrogate: str) -> _Model:
-    """The surrogate of a model. Under "straight-through" it makes the same predictions.
+    """Return the surrogate of a model. Under "straight-through" it makes the same predictions.
 
     >>> import jboost as jb
     >>> model = jb.bsgd_ru(3, target_mse=0.2, step_size=0.1)

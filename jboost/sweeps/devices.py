@@ -38,13 +38,11 @@ class Resources(NamedTuple):
 
 
 def resources(devices: Iterable[Device] | None = None, workers: int | None = None) -> Resources:
-    """The resources that the caller names; by default all devices that JAX has.
+    """Return the resources that the caller names; by default all devices that JAX has.
 
     By default a single CPU device has a thread for each core; otherwise there is one thread.
     """
-    chosen = tuple(jax.devices() if devices is None else devices)
-    if not chosen or not all(isinstance(device, jax.Device) for device in chosen):
-        raise TypeError(f"devices must be devices such as jax.devices() lists; got {devices!r}")
+    chosen = checked(jax.devices() if devices is None else devices)
     if len({device.platform for device in chosen}) > 1:
         raise ValueError(f"devices must be of one platform; got {list(chosen)}")
     process = jax.process_index()
@@ -58,13 +56,22 @@ def resources(devices: Iterable[Device] | None = None, workers: int | None = Non
     return Resources(local, workers, processes.index(process), len(processes))
 
 
+def checked(devices: Iterable[Device]) -> tuple[Device, ...]:
+    """Refuse what is no list of at least one device."""
+    chosen = tuple(devices) if isinstance(devices, Iterable) else ()
+    if not chosen or not all(isinstance(device, jax.Device) for device in chosen):
+        got = checks.shown(devices)
+        raise TypeError(f"devices must be devices such as jax.devices() lists; got {got}")
+    return chosen
+
+
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def sharding_of(devices: tuple[Device, ...], spec: PartitionSpec) -> Sharding:
-    """Where the devices hold an array; ``spec`` is SPLIT or COPIED."""
+    """Return where the devices hold an array; ``spec`` is SPLIT or COPIED."""
     if len(devices) == 1:
         return SingleDeviceSharding(devices[0])
     return NamedSharding(Mesh(np.array(devices), ("run",)), spec)
@@ -73,7 +80,7 @@ def sharding_of(devices: tuple[Device, ...], spec: PartitionSpec) -> Sharding:
 def on_each(
     devices: tuple[Device, ...], f: Callable[..., Any], *specs: PartitionSpec
 ) -> Callable[..., Any]:
-    """f on every device: ``specs`` says which arguments are SPLIT or COPIED; results are SPLIT."""
+    """Return f for all devices; ``specs`` tells which arguments are SPLIT. Results are SPLIT."""
     if len(devices) == 1:
         return f
     mesh = Mesh(np.array(devices), ("run",))
@@ -83,7 +90,7 @@ def on_each(
 def gathered(
     computed: np.ndarray, columns: dict[str, np.ndarray], processes: int
 ) -> dict[str, np.ndarray]:
-    """The columns with the rows of all processes; ``computed`` is True at those of this process."""
+    """Join the rows of all processes; ``computed`` is True at those that this process computed."""
     if processes == 1:
         return columns
     from jax.experimental import multihost_utils

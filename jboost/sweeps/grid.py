@@ -16,7 +16,7 @@ Grid = Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]]
 
 
 def points(grid: Grid) -> list[Point]:
-    """The points of a grid: all combinations of a dict's values, the last name fastest.
+    """Return the points of a grid: all combinations of a dict's values, the last name fastest.
 
     >>> points({"m": [1, 2], "step_size": np.array([0.1])})
     [{'m': 1, 'step_size': 0.1}, {'m': 2, 'step_size': 0.1}]
@@ -38,14 +38,14 @@ def points(grid: Grid) -> list[Point]:
 
 
 def _listed_points(grid: Iterable[Mapping[str, Any]]) -> list[Point]:
-    """The checked points of a grid that is a list of points."""
+    """Return the checked points of a grid that is a list of points."""
     expected = "a dict of values by name, or a list of points (dicts with the same names)"
     if isinstance(grid, str) or not isinstance(grid, Iterable):
-        raise TypeError(f"grid must be {expected}; got {grid!r:.200}")
+        raise TypeError(f"grid must be {expected}; got {checks.shown(grid)}")
     points: list[Point] = []
     for number, point in enumerate(grid):
         if not isinstance(point, Mapping):
-            raise TypeError(f"grid must be {expected}; got {point!r:.200} as point {number}")
+            raise TypeError(f"grid must be {expected}; got {checks.shown(point)} as point {number}")
         where = f"grid[{number}]"
         points.append({name: _value(f"{where}[{name!r}]", v) for name, v in point.items()})
         if point.keys() != points[0].keys():
@@ -56,29 +56,29 @@ def _listed_points(grid: Iterable[Mapping[str, Any]]) -> list[Point]:
 
 
 def models(make: Callable[..., Learner], points: list[Point]) -> list[Learner]:
-    """The model ``make(**point)`` at every point."""
+    """Return the model ``make(**point)`` at every point."""
     if not callable(make):
-        raise TypeError(f"make must be a function that returns a model; got {make!r:.200}")
+        raise TypeError(f"make must be a function that returns a model; got {checks.shown(make)}")
     models = []
     for point in points:
         try:
             model = make(**point)
         except Exception as error:
             advice = "the grid's names are arguments of make; functools.partial can fix the others"
-            error.add_note(f"make was called with the grid's point {point!r}: {advice}")
+            error.add_note(f"make was called with the grid's point {checks.shown(point)}: {advice}")
             raise
         if not isinstance(model, Learner):
-            got = f"at {point!r} it returned {model!r:.200}"
+            got = f"at {checks.shown(point)} it returned {checks.shown(model)}"
             raise TypeError(f"make must return {checks.A_LEARNER}; {got}")
         models.append(model)
     return models
 
 
 def _values(where: str, values: object) -> list[Any]:
-    """The checked values of one name; ``where`` names them in an error."""
+    """Return the checked values of one name; ``where`` names them in an error."""
     is_scalar = isinstance(values, (str, bytes, Mapping)) or getattr(values, "ndim", 1) == 0
     if is_scalar or not isinstance(values, Iterable):
-        raise ValueError(f"{where} must be a list or array of values; got {values!r:.200}")
+        raise ValueError(f"{where} must be a list or array of values; got {checks.shown(values)}")
     if any(map(checks.is_traced, jax.tree.leaves(values))):
         raise TypeError(f"{where} is traced: a sweep compiles its runs, so call it outside of jit")
     checked = [_value(f"{where}[{number}]", value) for number, value in enumerate(values)]
@@ -88,11 +88,11 @@ def _values(where: str, values: object) -> list[Any]:
 
 
 def _value(where: str, value: object) -> object:
-    """A value that is finite if it is a number; an array's scalar becomes a Python number."""
+    """Check that a number is finite, and return a scalar of an array as a Python number."""
     if isinstance(value, (np.generic, np.ndarray, jax.Array)):
         array = np.asarray(value)
         value = array.item() if array.ndim == 0 else array
     numbers = value if isinstance(value, (list, tuple, np.ndarray)) else [value]
     if any(isinstance(n, (float, np.floating)) and not np.isfinite(n) for n in numbers):
-        raise ValueError(f"{where} must be finite; got {value!r:.200}")
+        raise ValueError(f"{where} must be finite; got {checks.shown(value)}")
     return value

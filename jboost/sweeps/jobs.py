@@ -19,7 +19,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import Key, Learner, State
-from jboost.core.numerics import mean_squared_error
+from jboost.core.squared_errors import mean_squared_error
 from jboost.core.step import Observe, Trace, over_time
 from jboost.core.template import template
 from jboost.engine.kernel import key_of, key_words, one_kernel, programs
@@ -30,8 +30,9 @@ from jboost.engine.plan import Plan
 from jboost.sweeps.devices import COPIED, SPLIT, Device, Resources, on_each, sharding_of
 from jboost.sweeps.grid import RESERVED
 
-# Between two batches the progress is shown and an interruption is noticed.
-CALLS = 1000  # a batch takes about as long as this many calls of a program, 0.3 s in all
+# A batch has as many samples as are computed in the time that CALLS calls of a program take, 0.3 s:
+# between two batches the progress is shown and an interruption is noticed.
+CALLS = 1000
 LARGEST_TRACES = 2**25  # bytes that the traces of a batch may take
 
 Metric = Callable[[Trace, Array], Any]  # returns a number, an array, or a dict of them
@@ -65,7 +66,7 @@ class Group(NamedTuple):
 
 
 def groups(models: Sequence[Learner], dtype: DTypeLike) -> list[Group]:
-    """The models, grouped by structure and shapes; their floats are cast to ``dtype``."""
+    """Return the models, grouped by structure and shapes; their floats are cast to ``dtype``."""
 
     def cast(leaf: object) -> np.ndarray:
         array = np.asarray(leaf)
@@ -111,7 +112,7 @@ class ResultColumns:
                 )
 
     def fill(self, rows: np.ndarray, results: dict[str, np.ndarray]) -> None:
-        """Write the results of runs down, each into its rows, and report how many rows it were."""
+        """Write the results of runs down, each into its rows, and report how many they are."""
         with self._lock:
             for name, values in results.items():
                 self.arrays[name][rows] = values[:, None]
@@ -126,16 +127,9 @@ class Job:
     """
 
     def __init__(
-        self,
-        group: Group,
-        rows: np.ndarray,
-        keys: Array | None,
-        data: tuple[Array, Array],
-        resources: Resources,
-        observe: Observe | None,
-        metric: Metric | None,
-        batch: int | None,
-    ):
+        self, group: Group, rows: np.ndarray, keys: Array | None, data: tuple[Array, Array],
+        resources: Resources, observe: Observe | None, metric: Metric | None, batch: int | None,
+    ):  # fmt: skip
         self._group, self._data = group, data
         self._sharding = sharding_of(resources.devices, SPLIT)
         xs, ds = data
@@ -165,7 +159,7 @@ class Job:
         self.batches = batches[resources.process :: resources.processes]
 
     def arguments(self, runs: np.ndarray) -> Batch:
-        """The program's argument for these runs, on the devices.
+        """Return the program's argument for these runs, on the devices.
 
         The caller's thread makes it: whether JAX has float64 is a setting of that thread.
         """
@@ -175,7 +169,7 @@ class Job:
         return Batch(*jax.device_put((models, words, stream), self._sharding))
 
     def compute(self, batch: Batch) -> dict[str, np.ndarray]:
-        """The results of a batch by column: (runs, …)."""
+        """Return the results of a batch by column: (runs, …)."""
         (standard, metric), _ = self._program(batch, *self._data)
         return {name: np.asarray(leaf) for name, leaf in (standard | metric).items()}
 
@@ -184,7 +178,7 @@ class Job:
         columns.fill(self._rows[runs], self.compute(batch))
 
     def _most(self, spec: BatchSpec, state: State, key: Key) -> int:
-        """How many runs a batch may have, by its time and its memory."""
+        """Return how many runs a batch may have, by its time and its memory."""
         xs, ds = (jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in self._data)
         _, trace = _shapes_of_run(self._group.model, state, xs, ds, key, spec.observe)
         arrays = jax.tree.leaves(trace)
@@ -203,7 +197,7 @@ _shapes_of_run = jax.jit(over_time, static_argnums=5).eval_shape
 
 
 def _cut(count: int, most: int, concurrent: int, devices: int) -> list[np.ndarray]:
-    """The numbers 0 … count − 1 in batches of one size; the last number fills up the last batch.
+    """Cut the numbers 0 … count − 1 into batches of one size; the last number fills up the last.
 
     The size is a multiple of ``devices``, about ``most`` or less, and the number of batches about a
     multiple of ``concurrent``.
@@ -219,7 +213,7 @@ def _cut(count: int, most: int, concurrent: int, devices: int) -> list[np.ndarra
 
 
 def example_state(model: Learner, num_features: int, dtype: str, key: Key) -> State:
-    """A state of zeros: the engine plans with its shapes, and ``init`` need not be compiled."""
+    """Return a state of zeros: the engine plans with its shapes, and ``init`` is not compiled."""
     shapes = template(model, num_features, dtype, key)
     return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
 
@@ -237,7 +231,7 @@ _programs = programs(_run_batch, static_argnums=0)
 
 
 def _on_one_device(spec: BatchSpec, batch: Batch, xs: Array, ds: Array) -> tuple[Results, Any]:
-    """The results of every run, and the arrays that a kernel must return besides."""
+    """Return the results of every run, and the corners that :func:`one_kernel` asks to return."""
     on_cpu = spec.devices[0].platform == "cpu"
     each: Any = jax.lax.map if on_cpu else lambda f, runs: jax.vmap(f)(runs)
     layout = spec.plan.layout if on_cpu else Layout()

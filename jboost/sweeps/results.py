@@ -36,13 +36,9 @@ class Table(Mapping[str, np.ndarray]):
     """
 
     def __init__(
-        self,
-        points: list[dict[str, Any]],
-        repeats: tuple[int, int],
-        results: Mapping[str, np.ndarray],
-        done: np.ndarray | None = None,
-        seconds: float = 0.0,
-    ):
+        self, points: list[dict[str, Any]], repeats: tuple[int, int],
+        results: Mapping[str, np.ndarray], done: np.ndarray | None = None, seconds: float = 0.0,
+    ):  # fmt: skip
         keys, streams = self._repeats = repeats
         self.points, self.seconds = points, seconds
         rows = len(points) * keys * streams
@@ -64,20 +60,20 @@ class Table(Mapping[str, np.ndarray]):
         return iter(self._columns)
 
     def __len__(self) -> int:
-        """How many columns there are; ``table.done.size`` is the number of rows."""
+        """Return how many columns there are; ``table.done.size`` is the number of rows."""
         return len(self._columns)
 
     def by_point(self, name: str = "mse") -> np.ndarray:
-        """A column as (points, keys, streams, …)."""
+        """Return a column as (points, keys, streams, …)."""
         values = self[name]
         return values.reshape(len(self.points), *self._repeats, *values.shape[1:])
 
     def mean(self, name: str = "mse") -> np.ndarray:
-        """The mean of a column over the runs that are done, at every point; NaN where none is."""
+        """Return the mean of a column at every point, over the runs that are done; NaN if none."""
         return self._mean_and_deviation(name)[0]
 
     def deviation(self, name: str = "mse") -> np.ndarray:
-        """The standard deviation of a column over the same runs; 0 where there is one run."""
+        """Return the standard deviation of a column over the same runs; 0 where there is one."""
         return self._mean_and_deviation(name)[1]
 
     def _mean_and_deviation(self, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -93,7 +89,7 @@ class Table(Mapping[str, np.ndarray]):
             return mean, np.sqrt(square / np.where(count == 1, 1, np.maximum(count - 1, 0)))
 
     def best(self, name: str = "mse", *, largest: bool = False) -> dict[str, Any]:
-        """The point with the least (or largest) mean over keys and streams: ``make(**best)``.
+        """Return the point with the least (or largest) mean over keys and streams, for ``make``.
 
         Points whose mean is not finite do not count.
         """
@@ -104,13 +100,13 @@ class Table(Mapping[str, np.ndarray]):
         return dict(self.points[int(np.nanargmax(finite) if largest else np.nanargmin(finite))])
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A pandas data frame; pandas must be installed."""
+        """Return a pandas data frame; pandas must be installed."""
         import pandas
 
         return pandas.DataFrame(self._flat())
 
     def to_polars(self) -> polars.DataFrame:
-        """A polars data frame, in which objects are text; polars must be installed."""
+        """Return a polars data frame, in which objects are text; polars must be installed."""
         import polars
 
         frame = {
@@ -120,18 +116,13 @@ class Table(Mapping[str, np.ndarray]):
         return polars.DataFrame(frame)
 
     def _flat(self) -> dict[str, Any]:
-        """The columns with one axis: where a run has several numbers, its entry is a list."""
+        """Return columns of one axis: where a run has several numbers, its entry is a list."""
         return {name: v if v.ndim == 1 else v.tolist() for name, v in self.items()}
 
     def plot(
-        self,
-        x: str | None = None,
-        y: str | None = None,
-        *,
-        value: str = "mse",
-        by: str | None = None,
-        ax: Axes | None = None,
-    ) -> Axes:
+        self, x: str | None = None, y: str | None = None, *,
+        value: str = "mse", by: str | None = None, ax: Axes | None = None,
+    ) -> Axes:  # fmt: skip
         """Draw a column's mean over keys and streams, all other settings at their best.
 
         The picture is a heat map if ``y`` is named, or if no setting is and two vary; else it has
@@ -158,7 +149,7 @@ class Table(Mapping[str, np.ndarray]):
         return axes
 
     def _levels(self, setting: str) -> list[Any]:
-        """The different values of a setting, sorted if they are numbers."""
+        """Return the different values of a setting, sorted if they are numbers."""
         if setting not in self.points[0]:
             settings = ", ".join(self.points[0])
             raise ValueError(f"{setting!r} is not a setting of this sweep; they are {settings}")
@@ -166,7 +157,7 @@ class Table(Mapping[str, np.ndarray]):
         return sorted(values) if _are_numbers(values) else list(values)
 
     def _best(self, value: str, *settings: str) -> np.ndarray:
-        """(2, levels of each setting): the least mean over all other settings, its deviation."""
+        """Return the least mean over all other settings, and its deviation: (2, levels of each)."""
         levels = [map(_identity, self._levels(setting)) for setting in settings]
         positions = [{level: at for at, level in enumerate(column)} for column in levels]
         best = np.full((2, *map(len, positions)), np.nan)
@@ -233,7 +224,7 @@ class Table(Mapping[str, np.ndarray]):
 
 
 def _column(values: Sequence[Any]) -> np.ndarray:
-    """The values as an array of numbers, words or vectors if all are alike, else of objects."""
+    """Return an array of numbers, words or vectors if all values are alike, else of objects."""
     if all(isinstance(value, (bool, int, float, str, np.ndarray)) for value in values):
         kinds = {(np.shape(value), np.asarray(value).dtype.kind in "USb") for value in values}
         if len(kinds) == 1:
@@ -251,13 +242,13 @@ def _label(value: Any) -> str:
 
 
 def _cell(value: Any) -> str:
-    """A value as printed, at most 28 letters long."""
+    """Return a value as printed, at most 28 letters long."""
     text = _label(value)
     return text if len(text) <= 28 else f"{text[:27]}…"
 
 
 def _ticks(levels: list[Any]) -> tuple[list[int], list[str]]:
-    """Positions and labels of at most TICKS levels."""
+    """Return positions and labels of at most TICKS levels."""
     positions = list(range(0, len(levels), -(-len(levels) // TICKS)))
     return positions, [_label(levels[position]) for position in positions]
 
@@ -271,5 +262,5 @@ def _is_wide(values: np.ndarray) -> bool:
 
 
 def _identity(value: object) -> str:
-    """A text that differs between different values of a setting."""
+    """Return a text that differs between different values of a setting."""
     return repr(value.tolist() if isinstance(value, np.ndarray) else value)

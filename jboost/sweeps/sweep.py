@@ -17,10 +17,11 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import Learner, checks
+from jboost.core.learner import required_key
 from jboost.core.numerics import as_array
 from jboost.core.progress import Progress
 from jboost.core.step import Observe
-from jboost.running.run import checked_key, checked_stream
+from jboost.running.run import checked_stream
 from jboost.sweeps import devices as hardware
 from jboost.sweeps import grid as grids
 from jboost.sweeps.jobs import Job, Metric, ResultColumns, groups
@@ -95,6 +96,12 @@ def sweep(
     models = grids.models(make, points)
     inputs, targets = _streams(xs, ds)
     keys = _keys(keys, needed=any(model.needs_key for model in models))
+    if metric is not None:
+        checks.function("metric", metric, "(trace, ds), or None")
+    if observe is not None:
+        checks.function("observe", observe, "(state, info), or None")
+    if progress is not None:
+        progress = checks.flag("progress", progress)
     if batch is not None:
         batch = checks.whole("batch", batch, at_least=1)
     resources = hardware.resources(devices, workers)
@@ -131,7 +138,7 @@ def sweep(
 
 
 def _streams(xs: ArrayLike, ds: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs (S, T, r) and targets (S, T), of one float dtype, on the host."""
+    """Return inputs (S, T, r) and targets (S, T), of one float dtype, on the host."""
     inputs = as_array("xs", xs, "(T, r), or (S, T, r) for several streams")
     targets = as_array("ds", ds, "(T,), or (S, T) for several streams")
     if inputs.ndim != 3:
@@ -144,12 +151,12 @@ def _streams(xs: ArrayLike, ds: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _keys(keys: Array | Iterable[Array] | None, *, needed: bool) -> Array | None:
-    """(K,) keys, or None if there are none and no model draws."""
+    """Return (K,) keys, or None if there are none and no model draws."""
     if keys is None:
-        return checked_key(None) if needed else None  # the check raises
-    keys = jnp.stack(keys) if isinstance(keys, (list, tuple)) and keys else keys
-    if not isinstance(keys, jax.Array) or not jnp.issubdtype(keys.dtype, jax.dtypes.prng_key):
-        raise TypeError(f"keys must be jax.random keys; got {keys!r:.200}")
+        return required_key(None) if needed else None
+    if isinstance(keys, (list, tuple)) and keys:
+        keys = jnp.stack([checks.key("keys", key) for key in keys])
+    keys = checks.key("keys", keys)
     if keys.ndim > 1 or not keys.size:
         raise ValueError(f"keys must be one key, or (K,) of them, K >= 1; got shape {keys.shape}")
     return jnp.atleast_1d(keys)

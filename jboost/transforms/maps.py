@@ -1,6 +1,5 @@
 """Maps of the input: Bias, Polynomial, RandomFourier, and Impute for inputs with gaps."""
 
-from itertools import combinations_with_replacement
 from typing import NamedTuple
 
 import jax
@@ -15,6 +14,8 @@ from jboost.core.numerics import dtype_of, known, real, usable
 from jboost.core.products import matvec
 from jboost.transforms.units import Moments
 
+HIGHEST_DEGREE = 64
+MOST_COLUMNS = 2**22  # of a Polynomial: their numbers alone take tens of megabytes
 CLIP = 5.0  # deviations: an absurd value moves the mean of Impute no farther than this
 
 
@@ -42,11 +43,12 @@ class Bias(Transform):
 class Polynomial(Transform):
     """Appends all products of two up to ``degree`` columns: x_i x_j with i ≤ j, ….
 
-    For degree 2 that makes r + r(r + 1)/2 columns. Put :class:`Scale` before it: products of large
-    numbers are larger still, and a sample with a product beyond 1e15 is not learned.
+    For degree 2 that makes r + r(r + 1)/2 columns; more than four million are refused. Put
+    :class:`Scale` before it: products of large numbers are larger still, and a sample with a
+    product beyond 1e15 is not learned.
 
     Args:
-      degree: at least 2.
+      degree: 2 to 64.
 
     >>> Polynomial().apply((), jnp.array([2.0, 3.0])).tolist()
     [2.0, 3.0, 4.0, 6.0, 9.0]
@@ -55,27 +57,40 @@ class Polynomial(Transform):
     degree: int = static(default=2)
 
     def __post_init__(self) -> None:
-        checks.fields(self, degree=checks.a_whole_number(at_least=2))
+        degree = checks.a_whole_number(at_least=2, at_most=HIGHEST_DEGREE)
+        checks.fields(self, degree=degree)
 
     def width(self, num_features: int) -> int:
-        return sum(len(self._products(num_features, p)) for p in range(1, self.degree + 1))
+        # C(r + p, p) − 1, factor by factor. Each factor is at least 2, so that few are too many.
+        fewer, more = sorted((num_features, self.degree))
+        count = 1
+        for i in range(1, fewer + 1):
+            count = count * (more + i) // i
+            if count > MOST_COLUMNS + 1:
+                raise ValueError(
+                    f"num_features={num_features:,} columns have more than {MOST_COLUMNS:,} "
+                    f"products of degree up to {self.degree}: pass fewer columns or a lower degree"
+                )
+        return count - 1
+
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> tuple[()]:
+        self.width(num_features)  # refuses too many columns
+        return ()
 
     def apply(self, state: tuple[()], x: ArrayLike) -> Array:
         x = real(x)
         x = known(x, x.dtype)
-        columns = [x]
-        for p in range(2, self.degree + 1):
-            # A product of p columns is a product of p − 1, which is there already, and a column.
-            shorter = {factors: i for i, factors in enumerate(self._products(len(x), p - 1))}
-            factors = self._products(len(x), p)
-            first = np.array([shorter[f[:-1]] for f in factors])
-            last = np.array([f[-1] for f in factors])
-            columns.append(known(columns[-1], x.dtype)[first] * x[last])
+        self.width(len(x))  # refuses too many columns
+        columns, last = [x], np.arange(len(x))
+        for _ in range(2, self.degree + 1):
+            # A product of p − 1 columns, which is there already, times its last column or a later
+            # one. ``last`` is the number of the last column in each product.
+            counts = len(x) - last
+            shorter = np.repeat(np.arange(len(last)), counts)
+            skipped = np.cumsum(counts) - counts - last
+            last = np.arange(len(shorter)) - np.repeat(skipped, counts)
+            columns.append(known(columns[-1], x.dtype)[shorter] * x[last])
         return jnp.concatenate(columns)
-
-    @staticmethod
-    def _products(num_features: int, degree: int) -> list[tuple[int, ...]]:
-        return list(combinations_with_replacement(range(num_features), degree))
 
 
 class FourierState(NamedTuple):
@@ -161,6 +176,9 @@ class Impute(Transform):
     """
 
     indicators: bool = static(default=False)
+
+    def __post_init__(self) -> None:
+        checks.fields(self, indicators=checks.flag)
 
     @property
     def fills_missing(self) -> bool:

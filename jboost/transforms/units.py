@@ -7,10 +7,10 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from jboost.core.numerics import Sum, known, usable
+from jboost.core.numerics import Sum, known, root, usable
 
-RECENCY = 3  # the 3 of 4/(n + 3)
-RAREST = 100  # n ≤ 100 k: changes that are rarer than one in 100 samples count as one in 100
+RECENCY = 3  # the n-th value has the gain (RECENCY + 1)/(n + RECENCY) = 4/(n + 3)
+RAREST = 100  # if fewer than one value in 100 changes, the mean counts 100 values for each change
 # A column may start anew within its first TRIAL changes, where two values lie FAR times closer than
 # its deviation. By chance this happens in 1 of 200 columns, and is harmless.
 TRIAL, FAR = 10, 1000
@@ -67,10 +67,10 @@ class Moments(NamedTuple):
         new = (x != last) | (n == 0)
         k = jnp.where(new, gamma * k + 1, k)
         n = jnp.minimum(gamma * n + 1, RAREST * k)
-        a, b = _gain(n), jnp.where(new, _gain(k), 0)
+        a, b = gain(n), jnp.where(new, gain(k), 0)
         u = standardised(x - m, s, c)
         growth = jnp.where(s > 0, b * ((1 - a) * u * u - 1), 0)  # of s², divided by s²
-        first = _root(b * (1 - a)) * jnp.abs(x - m)
+        first = root(b * (1 - a)) * jnp.abs(x - m)
         mean = mean.add(a * jnp.where(s > 0, u * s, x - m))
         longer = jnp.where(s > 0, s * (growth / (1 + jnp.sqrt(1 + growth))), first)
         after = Moments(n, k, x, mean, deviation.add(longer))
@@ -207,11 +207,6 @@ def standardised(delta: Array, s: Array, c: Array) -> Array:
     return jnp.where(s > 0, jnp.where(far, jnp.sign(delta) * c, inside), 0)
 
 
-def _gain(count: Array) -> Array:
+def gain(count: Array) -> Array:
+    """Return how much the newest of so many values counts: 4/n instead of 1/n, see `Moments`."""
     return (RECENCY + 1) / (count + RECENCY)
-
-
-def _root(values: Array) -> Array:
-    """Return √, with the derivative 0 at 0."""
-    positive = values > 0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, values, 1)), 0)

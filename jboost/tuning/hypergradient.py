@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 
 from jboost.core import Key, Learner, State, checks, static
 from jboost.core import model as pytree
+from jboost.core.learner import instance
 from jboost.core.numerics import Sum, usable
 from jboost.core.step import Observe, Trace, over_time, step
 from jboost.core.template import template
@@ -72,13 +73,17 @@ def hypergradient(
     >>> bool(grads["step_size"] < 0)  # a larger step would do better
     True
     """
-    checks.instance("model", model, Learner, checks.A_LEARNER)
+    instance("model", model)
     checks.choice("surrogate", surrogate, SURROGATES)
-    checks.choice("method", method or "forward", ("forward", "reverse"))
+    if method is not None:
+        checks.choice("method", method, ("forward", "reverse"))
+    if metric is not None:
+        checks.function("metric", metric, "(trace, ds), or None")
+    if observe is not None:
+        checks.function("observe", observe, "(state, info), or None")
     inputs, targets, dtype = checked_stream(xs, ds, jnp.result_type(float))
     inputs, targets = jnp.asarray(inputs, dtype), jnp.asarray(targets, dtype)
-    if relaxed(model, surrogate).needs_key:
-        key = checked_key(key)
+    key = checked_key(relaxed(model, surrogate), key)
     places = leaves.places(model, wrt)
     values = [jnp.asarray(leaf, dtype) for leaf in leaves.take(model, places.values())]
     count = sum(value.size for value in values)

@@ -19,7 +19,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import Key, Learner, checks
-from jboost.core.numerics import mean_squared_error
+from jboost.core.learner import instance
+from jboost.core.squared_errors import mean_squared_error
 from jboost.core.step import Observe
 from jboost.running.run import checked_stream, run
 from jboost.settings import leaves
@@ -104,13 +105,14 @@ def tune(
     """
     import optax
 
-    checks.instance("model", model, Learner, checks.A_LEARNER)
+    instance("model", model)
     steps = checks.whole("steps", steps, at_least=1)
     patience = checks.whole("patience", patience, at_least=1)
     tolerance = checks.number("tolerance", tolerance, at_least=0)
     optimizer = optax.adam(0.3) if optimizer is None else optimizer
     if not isinstance(optimizer, optax.GradientTransformation):
-        raise TypeError(f"optimizer must be one of optax's, as optax.adam(0.3); got {optimizer!r}")
+        got = checks.shown(optimizer)
+        raise TypeError(f"optimizer must be one of optax's, as optax.adam(0.3); got {got}")
     inputs, targets, dtype = checked_stream(xs, ds, jnp.result_type(float))
     places = leaves.places(model, wrt)
     ranges = _spaces.of(model, places, spaces)
@@ -170,7 +172,7 @@ class _Search(NamedTuple, Generic[_Model]):
         return leaves.put(self.model, self.places.values(), self.values(phi).values())
 
     def score(self, model: Learner, rows: Rows, skip: int = 0) -> Any:
-        """The error of a run on the rows after the first ``skip``; NaN if there are none."""
+        """Return the error of a run on the rows after the first ``skip``; NaN if there are none."""
         xs, ds, key = rows
         if skip == len(ds):
             return jnp.asarray(jnp.nan)
@@ -185,7 +187,7 @@ class _Search(NamedTuple, Generic[_Model]):
         return jnp.log(jnp.maximum(error, jnp.finfo(error.dtype).tiny))
 
     def evaluate(self, phi: Settings, rows: Rows) -> tuple[_Evaluation, Settings]:
-        """The evaluation at φ, and the slopes of the objective in the natural coordinates."""
+        """Return the evaluation at φ, and the slopes of the objective in natural coordinates."""
         options: Any = {"metric": self.metric, "observe": self.observe, "method": self.method}
         model, surrogate = self.model_at(phi), self.surrogate
         error, slopes = hypergradient(model, *rows, self.places, surrogate=surrogate, **options)
@@ -198,15 +200,10 @@ class _Search(NamedTuple, Generic[_Model]):
 
 
 def _descend(
-    search: _Search[Any],
-    phi: Settings,
-    rows: Rows,
-    optimizer: optax.GradientTransformation,
-    steps: int,
-    patience: int,
-    tolerance: float,
-) -> tuple[list[_Evaluation], bool]:
-    """All evaluations, and whether the last ones were no better."""
+    search: _Search[Any], phi: Settings, rows: Rows, optimizer: optax.GradientTransformation,
+    steps: int, patience: int, tolerance: float,
+) -> tuple[list[_Evaluation], bool]:  # fmt: skip
+    """Return all evaluations, and whether the last ones were no better."""
     import optax
 
     optimizer = optax.with_extra_args_support(optimizer)
@@ -247,7 +244,7 @@ def _descend(
 
 
 def _windows(T: int, train: float, windows: int | None) -> list[tuple[int, int, int]]:
-    """(start, end, stop) of each window: it is tuned on start … end and scored on end … stop."""
+    """Return (start, end, stop) of each window, tuned on start … end, scored on end … stop."""
     if windows is not None:
         windows = checks.whole("windows", windows, at_least=1)
         width = T // (windows + 1)
@@ -262,5 +259,5 @@ def _windows(T: int, train: float, windows: int | None) -> list[tuple[int, int, 
         rows = round(checks.number("train", train, above=0, at_most=1) * T)
     if not 2 <= rows <= T:
         allowed = "a fraction of the stream or a number of rows, at least 2 rows"
-        raise ValueError(f"train must be {allowed}; got {train!r} for {T} rows")
+        raise ValueError(f"train must be {allowed}; got {checks.shown(train)} for {T} rows")
     return [(0, int(rows), T)]

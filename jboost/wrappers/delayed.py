@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -10,6 +9,7 @@ from jax.typing import ArrayLike
 from jboost.core import DType, Key, Learner, Number, Sample, State, Wrapper, checks, model, static
 from jboost.core.learner import instance
 from jboost.core.numerics import dtype_of, usable
+from jboost.core.rows import row_of, with_row
 
 # Stands for a missing entry of an x that waits: as unusable as NaN, but the state stays finite.
 MISSING = 1e30
@@ -73,9 +73,9 @@ class Delayed(Wrapper):
 
         def once(state: DelayedState) -> DelayedState:
             x, d, weight, row, waiting, learner = state
-            oldest = tuple(_read(values, row) for values in (x, d, weight))
+            oldest = tuple(row_of(values, row) for values in (x, d, weight))
             changes = zip((x, d, weight), newest, oldest, strict=True)
-            x, d, weight = (_write(v, row, jnp.where(good, new, old)) for v, new, old in changes)
+            x, d, weight = (with_row(v, row, jnp.where(good, new, old)) for v, new, old in changes)
             late_x, late_d, late_weight = oldest
             late = self.learner.sample(learner, late_x, late_d, weight=late_weight, key=sample.key)
             learner = self.learner.learn(learner, late.only_if(good & (waiting == self.delay)))
@@ -155,29 +155,24 @@ class Pending(Wrapper):
         forever = jnp.uint32(2**32 - 1)
         # The row of the same id, else a free row, else the oldest.
         row = jnp.argmax(jnp.where(same, forever, jnp.where(state.open, age, forever - 1)))
-        lost = _read(state.open, row)
+        lost = row_of(state.open, row)
         return prediction, state._replace(
-            id=_write(state.id, row, id),
-            when=_write(state.when, row, state.asked),
-            x=_write(state.x, row, jnp.where(usable(x), x, MISSING)),
-            open=_write(state.open, row, jnp.ones((), bool)),
+            id=with_row(state.id, row, id),
+            when=with_row(state.when, row, state.asked),
+            x=with_row(state.x, row, jnp.where(usable(x), x, MISSING)),
+            open=with_row(state.open, row, jnp.ones((), bool)),
             asked=state.asked + 1,
             dropped=state.dropped + lost.astype(jnp.uint32),
         )
 
     def answer(
-        self,
-        state: PendingState,
-        id: ArrayLike,
-        d: ArrayLike,
-        *,
-        weight: Number = 1.0,
-        key: Key = None,
-    ) -> PendingState:
+        self, state: PendingState, id: ArrayLike, d: ArrayLike, *,
+        weight: Number = 1.0, key: Key = None,
+    ) -> PendingState:  # fmt: skip
         """Return the state after learning the answer to a question; ``key`` is the run's."""
         same = state.open & (state.id == jnp.asarray(id, jnp.int32))
         d, row, asked = jnp.asarray(d, state.x.dtype), jnp.argmax(same), jnp.any(same)
-        late = self.learner.sample(state.learner, _read(state.x, row), d, weight=weight, key=key)
+        late = self.learner.sample(state.learner, row_of(state.x, row), d, weight=weight, key=key)
         return state._replace(
             open=state.open & ~(same & usable(d)),
             unknown=state.unknown + (~asked).astype(jnp.uint32),
@@ -186,11 +181,3 @@ class Pending(Wrapper):
 
     def learn(self, state: PendingState, sample: Sample) -> PendingState:
         return state._replace(learner=self.learner.learn(state.learner, sample))
-
-
-def _read(rows: Array, row: Array) -> Array:
-    return jax.lax.dynamic_index_in_dim(rows, row, keepdims=False)
-
-
-def _write(rows: Array, row: Array, value: Array) -> Array:
-    return jax.lax.dynamic_update_index_in_dim(rows, value, row, 0)

@@ -16,10 +16,10 @@ from jboost.learners.newton import Newton
 from jboost.transforms.maps import Bias, Polynomial
 from jboost.transforms.pipelines import pipeline
 from jboost.transforms.scale import Scale
+from jboost.transforms.units import gain
 
 LOCAL = pipeline(Scale(), Polynomial(2), Bias(), Newton(forgetting=0.999, ridge=1.0))
 WIDEST = 2 * math.log(LARGEST)  # the bound of log h: beyond it exp would overflow float32
-RECENCY = 3  # the gain is 4/(n + 3): a larger one forgets the start faster
 FARTHEST = 2.0  # the bound of |v|: e² ≈ 7.4 times as large or as small as usual
 # Gaussian errors have σ = 1.776 u: this c solves E[clip(log|z| + log c, ±2)] = 0.
 DEVIATION = 1.7760725
@@ -57,7 +57,7 @@ class ErrorScale(NamedTuple):
     def after(self, e: Array, memory: ArrayLike) -> "ErrorScale":
         """Return the scale after one more error; an error of 0 leaves it as it was."""
         n = self.samples + 1  # in float32 this ends at 2²⁴, long after 1/N is the larger gain
-        a = jnp.maximum((RECENCY + 1) / (n + RECENCY), 1 / jnp.asarray(memory, n.dtype))
+        a = jnp.maximum(gain(n), 1 / jnp.asarray(memory, n.dtype))
         log = jnp.where(self.known, self.log + a * self.offset(e), _log(e))
         counts = e != 0
         return ErrorScale(jnp.where(counts, n, self.samples), jnp.where(counts, log, self.log))
@@ -164,7 +164,8 @@ class Intervals(Wrapper):
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> IntervalsState:
         dtype = dtype_of(dtype)
-        z = jax.scipy.special.ndtri((1 + jnp.asarray(self.coverage, dtype)) / 2)
+        share, least = (1 + jnp.asarray(self.coverage, dtype)) / 2, jnp.finfo(dtype).eps
+        z = jax.scipy.special.ndtri(jnp.clip(share, 0.5 + least, 1 - least))  # neither 0 nor ∞
         learner = self.learner.init(num_features, dtype, key=key)
         local = () if self.local is None else self.local.init(1, dtype, key=key)
         return IntervalsState(learner, ErrorScale.zeros(dtype), jnp.log(DEVIATION * z), local)

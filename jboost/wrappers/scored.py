@@ -45,8 +45,7 @@ class Scored(Wrapper):
 
     def __post_init__(self) -> None:
         checks.fields(self, learner=instance)
-        for metric in self._metrics:
-            checks.instance("metrics", metric, Metric, "a metric such as MSE(), or several")
+        metrics.check(self.metrics)
         if self._uses_intervals and not isinstance(self.learner, Intervals):
             raise TypeError(
                 "a metric of intervals wants a learner that has some, jboost.Intervals(learner); "

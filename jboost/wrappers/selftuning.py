@@ -90,9 +90,10 @@ class SelfTuning(Wrapper):
             trust=checks.a_number(above=0),
         )
         # Static fields must be hashable: tuples take the place of lists and dictionaries.
-        wrt = (self.wrt,) if isinstance(self.wrt, str) else tuple(self.wrt)
-        ranges = tuple((name, tuple(ends)) for name, ends in dict(self.spaces).items())
-        checks.assign(self, wrt=wrt, spaces=ranges)
+        numbers, ranges = leaves.places(self.learner, self.wrt), _spaces.by_name(self.spaces)
+        _spaces.of(self.learner, numbers, ranges)
+        ends = tuple((name, tuple(ends)) for name, ends in ranges.items())
+        checks.assign(self, wrt=tuple(numbers), spaces=ends)
         self._start(jnp.result_type(float))  # refuses wrong names, ranges and values at once
 
     @property

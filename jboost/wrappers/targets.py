@@ -13,7 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.boosting import copies
-from jboost.core import DType, Key, Learner, Sample, State, checks, model, static
+from jboost.core import DType, Key, Learner, Sample, State, Wrapper, checks, model, static
 from jboost.core.learner import float_dtype, instance
 from jboost.core.numerics import known
 from jboost.core.products import matvec
@@ -26,19 +26,14 @@ LINEAR = (SGD, NLMS, Newton, ForwardNewton)
 OF_X_ALONE = (Bias, Impute, Polynomial, RandomFourier, Scale)
 
 
-class Targets(Learner):
+class Targets(Wrapper):
     """Base class of learners of q targets. Made by :func:`targets`."""
 
-    learner: Learner
     q: int
 
     @property
-    def needs_key(self) -> bool:
-        return self.learner.needs_key
-
-    @property
-    def takes_missing(self) -> bool:
-        return self.learner.takes_missing
+    def knows_leverage(self) -> bool:
+        return False  # there may be one for each target
 
 
 @model
@@ -104,6 +99,9 @@ class Shared(Targets):
     def learn(self, state: State, sample: Sample) -> State:
         return _learn(self.learner, state, sample)
 
+    def info(self, state: State, sample: Sample) -> dict[str, Any]:
+        return {}
+
 
 def _widened(learner: Learner, state: State, q: int) -> State:
     if isinstance(learner, (Pipeline, ScaleTarget)):
@@ -163,7 +161,7 @@ def targets(learner: Learner, q: int, *, share: bool = True) -> Targets:
     [2.0, -1.0]
     """
     instance("learner", learner)
-    q = checks.whole("q", q, at_least=1)
+    q, share = checks.whole("q", q, at_least=1), checks.flag("share", share)
     one_value = all(jnp.ndim(leaf) == 0 for leaf in jax.tree.leaves(learner))
     if share and one_value and _can_share(learner):
         return Shared(learner, q)

@@ -47,6 +47,7 @@ class WeightColumn(Wrapper):
         checks.fields(self, learner=instance, column=checks.a_whole_number(at_least=-(2**31)))
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
+        self._check(num_features)
         return self.learner.init(num_features - 1, dtype, key=key)
 
     def predict(self, state: State, x: ArrayLike) -> Array:
@@ -67,14 +68,16 @@ class WeightColumn(Wrapper):
     def _split(self, x: ArrayLike) -> tuple[Array, Array]:
         """Return the columns that the learner sees, and the weight."""
         x = real(x)
-        n = x.shape[0]
-        if n < 2 or not -n <= self.column < n:
+        self._check(x.shape[0])
+        column = self.column % x.shape[0]
+        return jnp.concatenate([x[:column], x[column + 1 :]]), x[column]
+
+    def _check(self, num_features: int) -> None:
+        if num_features < 2 or not -num_features <= self.column < num_features:
             raise ValueError(
                 "x must have a column of weights and at least one more; "
-                f"got {n} columns, the weights in column {self.column}"
+                f"got num_features={num_features}, the weights in column {self.column}"
             )
-        column = self.column % n
-        return jnp.concatenate([x[:column], x[column + 1 :]]), x[column]
 
 
 class BudgetState(NamedTuple):
@@ -125,13 +128,13 @@ class Budget(Wrapper):
 
     def __post_init__(self) -> None:
         checks.fields(self, learner=instance, rate=checks.a_number(above=0, at_most=1))
-        if not (self.uncertainty in (None, "leverage") or callable(self.uncertainty)):
+        if isinstance(self.uncertainty, str) and self.uncertainty == "leverage":
+            check_leverage("uncertainty='leverage'", self.learner, "a function of (state, x)")
+        elif self.uncertainty is not None and not callable(self.uncertainty):
             raise TypeError(
                 "uncertainty must be 'leverage', a function of (state, x) or None; "
-                f"got {self.uncertainty!r}"
+                f"got {checks.shown(self.uncertainty)}"
             )
-        if self.uncertainty == "leverage":
-            check_leverage("uncertainty='leverage'", self.learner, "a function of (state, x)")
 
     @property
     def needs_key(self) -> bool:

@@ -131,7 +131,7 @@ def test_intervals_are_those_of_the_model() -> None:
     np.testing.assert_array_equal(own.predict_interval(X), found)
     with pytest.raises(ValueError, match="has intervals already"):
         OnlineRegressor(own.model, intervals=0.8).fit(X, Y)
-    with pytest.raises(ValueError, match="coverage"):
+    with pytest.raises(ValueError, match="intervals must be"):
         OnlineRegressor(jb.NLMS(0.5), intervals=90).fit(X, Y)
 
 

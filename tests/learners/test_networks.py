@@ -235,7 +235,7 @@ def test_saved_runs_go_on_bit_for_bit(model, tmp_path):
         (lambda: Perceptron(3, parameters=9), "hidden or parameters, and only one"),
         (lambda: Perceptron(0), "hidden must be a whole number >= 1; got 0"),
         (lambda: jb.Gradient(line, optimizer=SGD), "init_params is missing"),
-        (lambda: jb.Gradient(3, ZERO, SGD), "a function apply.params, x. -> scalar; got 3"),
+        (lambda: jb.Gradient(3, ZERO, SGD), "apply must be a function of .params, x.*got 3"),
         (lambda: jb.Gradient(line, ZERO, 0.1), "one of optax's, such as optax.adam.*got 0.1"),
         (lambda: jb.Gradient(line, ZERO), "one of optax's.*got None"),
         (lambda: jb.Gradient(Perceptron(2), ZERO, SGD), "init_params must be left out"),

@@ -8,13 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from experiments.paper.bounds import adversary, chain
 from jboost.paper import theory
-
-
-def chain(e, base, target):
-    """λ^(1..m+1) = min{1, base^l}, l^(k+1) = l^(k) + target − e², for errors e (T, m)."""
-    l = np.cumsum(np.pad(target - e**2, ((0, 0), (1, 0))), axis=1)
-    return base ** np.maximum(l, 0.0)
 
 
 def algorithm1(xs, ds, m, step, guarantee, target):
@@ -156,20 +151,6 @@ def test_potential_of_the_corrected_lemma2(seed, target, base):
     e = 2 * rng.uniform(0, 1, (30, 1)) ** rng.integers(0, 5) * rng.uniform(0, 1, (30, 25))
     lam = chain(e, base, target)[:, :-1]
     assert (lam * (1 - base ** (target - e**2))).sum() <= 30 * (1 + 1e-12)
-
-
-def adversary(guarantee, base, target, kappa, limit, T=20_000):
-    """Errors of 1 on the lightest samples the guarantee allows: M, or None by `limit`."""
-    l = np.zeros(T)
-    for k in range(limit):
-        lam = base ** np.maximum(l, 0)
-        if lam.mean() < kappa:
-            return k
-        light = np.argsort(lam)
-        missed = light[np.cumsum(lam[light]) <= 4 * guarantee * lam.sum()]
-        l += target
-        l[missed] -= 1
-    return None
 
 
 @pytest.mark.parametrize("kappa", [0.3, 0.1, 0.02])
@@ -378,7 +359,9 @@ def test_data_reuse_costs_more_than_printed_on_duffing():
         n = np.ceil(K * lam)
         w = w + ((1 - (1 - mu * (x @ x)) ** n) / (x @ x) * e)[:, None] * x  # n SGD steps at once
         num, den = num + lam * (d - np.clip(y, -1, 1)) ** 2 / 4, den + lam
-    cost = [theory.expected_cost(lams, 1, mode="DR", method="SGD", corrected=c) for c in (0, 1)]
+    cost = [
+        theory.expected_cost(lams, 1, mode="DR", method="SGD", corrected=c) for c in (False, True)
+    ]
     assert cost[0] == pytest.approx(37.6, abs=0.1) and cost[1] - m == pytest.approx(48.2, abs=0.1)
 
 

@@ -367,7 +367,7 @@ X, D = np.ones((4, 2), np.float32), np.ones(4, np.float32)
         (
             lambda: run_stream(jb.SGD(0.1), [(X, D), X]).finish(),
             TypeError,
-            r"block 1, which begins at row 4: a block must be a pair \(x, d\)",
+            r"block 1, which begins at row 4: each of blocks must be a pair \(x, d\)",
         ),
         (
             lambda: run_stream(jb.SGD(0.1), [(X, D), (X * 1j, D)]).finish(),

@@ -261,7 +261,7 @@ def test_other_bad_arguments_say_what_to_do():
         sweep(jb.SGD(0.1), grid, xs, ds)
     with pytest.raises(ValueError, match="key is missing"):
         sweep(make_ru, grid, xs, ds)
-    with pytest.raises(TypeError, match=r"keys must be jax\.random keys"):
+    with pytest.raises(TypeError, match=r"keys must be a jax\.random\.key"):
         sweep(make_ru, grid, xs, ds, 3)
     with pytest.raises(ValueError, match=r"keys must be one key, or \(K,\)"):
         sweep(make_ru, grid, xs, ds, KEYS.reshape(4, 4))

@@ -245,6 +245,20 @@ def test_bias_and_polynomial():
         assert polynomial.tolist() == products and Polynomial(degree).width(3) == len(products)
 
 
+def test_a_polynomial_counts_its_columns_without_building_them():
+    for degree in (2, 3, 7):
+        for columns in (1, 2, 5, 9):
+            x = jax.ShapeDtypeStruct((columns,), jnp.float32)
+            made = jax.eval_shape(Polynomial(degree).apply, (), x)
+            assert Polynomial(degree).width(columns) == made.shape[0]
+    assert Polynomial(2).width(2894) == 2894 * 2897 // 2
+    for degree in (2, 40):
+        with pytest.raises(ValueError, match="60,000 columns have more than 4,194,304 products"):
+            Polynomial(degree).width(60_000)
+    with pytest.raises(ValueError, match="degree must be a whole number >= 2 and <= 64"):
+        Polynomial(65)
+
+
 def test_random_features_approach_the_gaussian_kernel():
     xs = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
     distance = ((xs[:, None] - xs[None]) ** 2).sum(-1)

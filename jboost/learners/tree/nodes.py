@@ -6,7 +6,7 @@ node 0, the root, and a node of each deeper level, whether the tree has grown th
 letters are those of :class:`jboost.PiecewiseLinear`.
 """
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +14,10 @@ from jax import Array
 
 from jboost.core import Learner, State
 from jboost.core.numerics import known
+from jboost.core.rows import row_of
 from jboost.learners.tree import shares, splits
 
 REACH = 3.0  # standard deviations of the parent's error; a child corrects by no more
-
-_Tree = TypeVar("_Tree")
 
 
 class TreeState(NamedTuple):
@@ -55,19 +54,6 @@ class Path(NamedTuple):
     limit: Array  # the largest correction that a child of the nodes 0 … depth may make
 
 
-def row(tree: _Tree, i: Array | int) -> _Tree:
-    """Return row i of every array."""
-    if isinstance(i, int):
-        return jax.tree.map(lambda a: a[i], tree)
-    return jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, i, keepdims=False), tree)
-
-
-def with_row(tree: _Tree, i: Array, values: _Tree) -> _Tree:
-    """Return the arrays with other values in row i."""
-    replace = jax.lax.dynamic_update_index_in_dim
-    return jax.tree.map(lambda a, new: replace(a, new, i, 0), tree, values)
-
-
 def with_path(values: Array, nodes: Array, new: Array) -> Array:
     """Return ``values``, one per node, with new ones at the nodes of a path, one per level."""
 
@@ -89,8 +75,8 @@ def nodes_of(state: TreeState, x: Array) -> tuple[Array, Array]:
     node, exists = jnp.ones((), jnp.int32), jnp.ones((), bool)
     nodes, grown = [jnp.zeros((), jnp.int32), node], [exists, exists]
     for _ in range(depth):
-        exists = exists & (row(state.choice, node) >= 0)
-        node = 2 * node + row(right, node).astype(jnp.int32)
+        exists = exists & (row_of(state.choice, node) >= 0)
+        node = 2 * node + row_of(right, node).astype(jnp.int32)
         nodes.append(node)
         grown.append(exists)
     return jnp.stack(nodes), jnp.stack(grown)

@@ -12,9 +12,10 @@ from jboost.core import DType, Key, Learner, Number, Sample, State, Wrapper, che
 from jboost.core.draws import keys as keys_for
 from jboost.core.learner import instance
 from jboost.core.numerics import dtype_of, known
+from jboost.core.rows import row_of, with_row
 from jboost.learners.newton import Newton
 from jboost.learners.tree import shares, splits
-from jboost.learners.tree.nodes import Path, TreeState, follow, nodes_of, row, with_path, with_row
+from jboost.learners.tree.nodes import Path, TreeState, follow, nodes_of, with_path
 
 DEEPEST = 12  # 8,192 learners; a deeper tree is more likely a mistake than a wish
 FADE = 0.99  # a subtree's odds remember the last hundred samples of a region, so that they can turn
@@ -107,7 +108,7 @@ class PiecewiseLinear(Wrapper):
 
     @property
     def knows_leverage(self) -> bool:
-        return False  # of many learners
+        return False  # it is that of one learner
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> TreeState:
         dtype = dtype_of(dtype)
@@ -185,7 +186,7 @@ class PiecewiseLinear(Wrapper):
         # g_k − f_k, what the subtree of a node adds to it by its learners after this sample.
         learners, added = state.learners, jnp.zeros_like(path.estimate)
         for k in reversed(range(self.depth + 2)):
-            learner, x, grown = row((path.learners, path.inputs, path.grown), k)
+            learner, x, grown = row_of((path.learners, path.inputs, path.grown), k)
             left = d - path.f[k - 1] if k > 1 else d  # nodes 0 and 1 correct no other estimate
             share = sample.replace(key=None if keys is None else keys[k]).only_if(grown)
             share = share.with_input(x, self.takes_missing)
@@ -202,14 +203,14 @@ class PiecewiseLinear(Wrapper):
         level = jnp.sum(path.grown.astype(jnp.int32)) - 1
         may_split = (level <= self.depth) & (mass > 0)
         level = jnp.minimum(level, self.depth)
-        node = row(path.nodes, level)
+        node = row_of(path.nodes, level)
         enough = jnp.asarray(self.evidence, x.dtype) + math.log(x.shape[0] * self.cuts)
 
         def look(search: splits.Search) -> tuple[splits.Search, splits.Cut]:
-            search = splits.add(search, x, row(e, level), mass, self.grace)
+            search = splits.add(search, x, row_of(e, level), mass, self.grace)
             return search, splits.best(search)
 
-        evidence, no_cut = row(state.search, node), splits.no_cut(x)
+        evidence, no_cut = row_of(state.search, node), splits.no_cut(x)
         search, cut = jax.lax.cond(may_split, look, lambda search: (search, no_cut), evidence)
         is_node = jnp.arange(state.choice.shape[0], dtype=jnp.int32) == node
         splits_here = (cut.evidence > enough) & is_node
