@@ -178,7 +178,8 @@ def _identity(path: Path | str | int) -> tuple[object, ...] | None:
 
 def refuse_huge(model: Learner, width: int) -> None:
     """Raise an error if a model of ``width`` inputs would not fit into memory."""
-    state = template(model, width, "float32")
+    with refusing(terminal.FAILED):  # a state that no machine should hold
+        state = template(model, width, "float32")
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
     try:
         memory = min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), limits.memory())
