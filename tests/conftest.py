@@ -13,6 +13,7 @@ FLAGS = ["--xla_backend_optimization_level=0"]
 if jaxlib_version[:2] == (0, 10):
     FLAGS.append("--xla_cpu_use_fusion_emitters=false")
 os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
+os.environ["JBOOST_CACHE"] = "off"  # of the user's; tests of the cache have folders of their own
 
 import jax
 import pytest

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import jboost as jb
+from experiments.bench import speed_cases, speed_native, speed_report, tables
 from experiments.paper import claims, protocol
 from experiments.shared import pages
 from experiments.shared.experiment import Experiment
@@ -80,7 +81,7 @@ def test_a_script_runs_from_the_command_line_without_the_data(tmp_path, monkeypa
     command = [sys.executable, "experiments/paper/table1.py", "--quick", "--length", "120"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=FOLDER.parent)
     assert files_of(FOLDER) == before
-    assert "STAND-IN" in done.stderr and "[####################]" in done.stderr
+    assert "STAND-IN" in done.stderr and "table1: 100%, 2 of 2 steps" in done.stderr
     out = tmp_path / "jboost-experiments"
     assert f"results in {out / 'table1.json'}" in done.stdout
     record = json.loads((out / "table1.json").read_text(encoding="utf-8"))
@@ -222,3 +223,37 @@ def test_claims_are_many_and_have_a_verdict():
     done = claims.answers({name: pages.load(name) for name in PAPER[:-1]})
     assert len(done) >= 15
     assert {answer[0] for _, answer in done} <= {"true", "false", "in part"}
+
+
+def test_both_loops_in_c_are_the_algorithm_of_the_library(monkeypatch):
+    """More learners than a group of lanes holds, and an odd number of columns."""
+    loop = speed_native.build()
+    if isinstance(loop, str):
+        pytest.skip(loop)
+    monkeypatch.setattr(speed_cases, "M", 30)
+    r, T = 5, 1500
+    xs, ds = speed_cases.stream(T, r)
+    names = [f"{family}-{mode}" for family in ("BSGD", "BNM") for mode in ("WU", "DR", "RU")]
+    settings = dict.fromkeys(names, speed_cases.Settings(r))
+    for combiner in ("NSGD", "Newton"):
+        combiners = [(name, combiner) for name in names]
+        lengths = {"BSGD": T, "BNM": T}
+        cases = list(speed_cases.cases_at(r, xs, ds, lengths, combiners, settings, loop))
+        apart = speed_cases.check_same_algorithm(loop, cases, settings, xs, ds)
+        assert len(apart) == len(names) * len(speed_native.LAYOUTS)
+        hows = {case.how for case in cases if case.name == "BNM-RU"}
+        assert hows == {"jboost", "P form", "C, together", "C, side by side"}
+
+
+def test_times_are_compared_with_the_faster_loop_in_c():
+    times = {"C, together": 2.0, "C, side by side": 1.0, "jboost": 1.5}
+    rows = [
+        speed_report.Row("BSGD-WU", 3, how, "Newton", 1, spent, 0.0, 0.01, finite=True)
+        for how, spent in times.items()
+    ]
+    results = speed_report.Results(rows, [], {}, {}, {}, {}, {}, {}, {}, {})
+    assert results.time("BSGD-WU", 3, "C", "Newton") == 1.0
+    assert results.time("BSGD-WU", 3, "C, together", "Newton") == 2.0
+    assert results.faster("BSGD-WU", 3, "Newton") == "side by side"
+    record = {"results": {"rows": [row._asdict() for row in rows]}}
+    assert "| BSGD-WU | 1.5 | 1.50 | 0.0100 |" in tables.speed(record)

@@ -15,7 +15,6 @@ mix of its experts (batch least squares on their predictions). The difference is
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Sequence
@@ -42,17 +41,6 @@ CHOSEN, HELD_OUT = (
 PAPER = ("bsgd_wu", "bsgd_dr", "bsgd_ru", "bnm_wu", "bnm_dr", "bnm_ru")
 TIMED = ("ARFRegressor", "HoeffdingTreeRegressor")  # of river, in this run
 TIMED_ROWS = 300
-
-
-def dependent(model: Seeded, c: float) -> Seeded:
-    """auto with another dependence c in its chain of experts; with 0 it is a plain mixture."""
-
-    def inside(node: Any, path: Sequence[str]) -> Any:
-        if not path:
-            return c
-        return dataclasses.replace(node, **{path[0]: inside(getattr(node, path[0]), path[1:])})
-
-    return inside(model, ["learner", "learner", "emphasis", "dependence"])
 
 
 def timed(model: Learner, xs: Any, ds: Any, key: Any = None) -> tuple[np.ndarray, float]:
@@ -109,7 +97,6 @@ def work(name: str, units: str, size: str, rows: int, keys: int) -> dict[str, An
         "stand_in": not data.is_real(name),
         "auto": spread(errors) | {"us": 1e6 * seconds / len(ds), "first": first},
         "same bits": bool(np.array_equal(prediction, again)),
-        "auto, c = 1": error(timed(dependent(model, 1.0), xs, ds, key)[0], ds, unit),
         "running mean": error(timed(RunningMean(), xs, ds)[0], ds, unit),
         "last value": error(timed(LastValue(), xs, ds)[0], ds, unit),
         **hindsight(model, xs, ds, unit),

@@ -63,7 +63,7 @@ def fleet_of(
         own = np.isin(ids, sample)
         kept.append((ids[own], xs[own], ds[own], prediction[own]))
         if number % max(count // 5, 1) == 0 or number == count - 1:
-            bar.tick(f"{name}: {done:,} rows")
+            bar.add(1, f"{name}: {done:,} rows")
     ids, xs, ds, prediction = (np.concatenate(part) for part in zip(*kept, strict=True))
     apart, same = 0.0, 0
     longest = int(np.bincount(np.searchsorted(np.sort(sample), ids)).max())

@@ -303,7 +303,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         length = shorter if case.name == "auto" or case.arrangement == BEYOND else count
         found = row(case, length)
         done("models", case.label, found)
-        bar.tick(f"{case.label}: {', '.join(found['fails']) or 'holds'}")
+        bar.add(1, f"{case.label}: {', '.join(found['fails']) or 'holds'}")
     soak_peers.measure(experiment, SEED, results["peers"], done)
     print(table(results))
     print(f"results in {file}")

@@ -179,7 +179,7 @@ def measure(experiment: Experiment, seed: int, known: dict[str, Any], done: Done
     for label, peer, clean in todo:
         part = max(round(count * peer.part), 1)
         done("peers", label, follow(peer, *gathered(seed, part, peer.units, clean)))
-        bar.tick(label)
+        bar.add(1, label)
 
 
 def table(results: dict[str, Any]) -> str:

@@ -1,15 +1,18 @@
 """Speed: every model beside a plain loop in C and beside its peers, in one process.
 
-The C loop (``speed.c``) is the same algorithm, single-threaded, in float32. Without a C compiler
-its rows are left out, as are peers that are not installed. Everything that is compared is timed in
-turns, and the best of several repetitions counts. Compilation is timed separately. Ratios to C use
-the light normalised-SGD combiner on both sides, so that they show the learners and the chain; the
-default Newton combiner has its own rows. Times are not asserted, since machines differ.
+The loops in C (``speed.h``) are the same algorithm, single-threaded, in float32. They are timed in
+two layouts, with each learner's coefficients together and with the learners side by side, and
+ratios are to the faster one. Without a C compiler these rows are left out, as are peers that are
+not installed. Everything that is compared is timed in turns, and the best of several repetitions
+counts. Compilation is timed separately. Every model is timed with the default combiner and with a
+light one (normalised SGD on both sides), which leaves the learners and the chain. Times are not
+asserted, since machines differ.
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,6 +29,7 @@ from experiments.bench.speed_cases import (
     FORGETTING,
     RIDGE,
     SEED,
+    SPARING,
     STEP,
     TARGET,
     Case,
@@ -34,7 +38,6 @@ from experiments.bench.speed_cases import (
     Settings,
     cases_at,
     check_same_algorithm,
-    compilations,
     compiled_again,
     measure,
     model_of,
@@ -44,6 +47,7 @@ from experiments.bench.speed_cases import (
     sparing_target,
     stream,
 )
+from experiments.bench.speed_first import compilations
 from experiments.shared.experiment import Experiment, Progress, fresh_python
 from jboost.core import Learner
 
@@ -62,23 +66,25 @@ def trials(T: int, count: int, repeats: int, loop: native.Native | None) -> dict
         def make(target_mse: float, family: str = family) -> Learner:
             return model_of(f"{family}-WU", Settings(3, target_mse), "NSGD")
 
-        one = make(TARGET)
-        batched = jax.jit(jax.vmap(lambda x, d, one=one: jb.run(one, x, d)[1].prediction))
+        model = make(TARGET)
+        batched = jax.jit(jax.vmap(lambda x, d, model=model: jb.run(model, x, d)[1].prediction))
         calls: dict[str, Callable[[], Any]] = {
             "sweep": lambda make=make: jb.sweep(make, point, xs, ds, progress=False),
             "vmap of run": lambda batched=batched: jax.block_until_ready(batched(xs, ds)),
         }
         if loop:
             settings = native_settings(f"{family}-WU", Settings(3), "NSGD", capped=False)
-            loops = [loop.prepare(family.lower(), settings, *sample) for sample in streams]
-            calls["C"] = lambda loops=loops: [call() for call in loops]
+            for layout in native.LAYOUTS:
+                prepare = partial(loop.prepare, family.lower(), layout, settings)
+                loops = [prepare(*sample) for sample in streams]
+                calls[f"C, {layout}"] = lambda loops=loops: [call() for call in loops]
         best = dict.fromkeys(calls, float("inf"))
         for call in calls.values():
             call()
         for _ in range(repeats):
-            for way, call in calls.items():
-                best[way] = min(best[way], seconds(call)[0])
-        out[family] = {way: 1e6 * spent / (T * count) for way, spent in best.items()}
+            for how, call in calls.items():
+                best[how] = min(best[how], seconds(call)[0])
+        out[family] = {how: 1e6 * spent / (T * count) for how, spent in best.items()}
     return out
 
 
@@ -148,6 +154,28 @@ def imports(repeats: int) -> dict[str, float]:
     return best
 
 
+def first_results(widths: Sequence[int]) -> dict[str, Any]:
+    """What the first result costs in fresh processes; "warm" has the programs kept before.
+
+    By model, number of columns and "cold" or "warm": see :func:`speed_first.show`.
+    """
+    names = ("run_seconds", "over_import_jax_seconds", "compiled_by_second_length")
+
+    def fresh(name: str, r: int, folder: str | None) -> dict[str, float]:
+        begin = "import time, jax; start = time.process_time()"
+        show = f"speed_first.show(start, {name!r}, {r}, {folder!r})"
+        code = f"{begin}; from experiments.bench import speed_first; {show}"
+        return dict(zip(names, map(float, fresh_python(code).split()), strict=True))
+
+    found: dict[str, Any] = {f"bnm_wu, r = {widths[0]}, cold": fresh("bnm_wu", widths[0], None)}
+    with tempfile.TemporaryDirectory() as folder:
+        for r in widths:
+            found[f"auto, r = {r}, cold"] = fresh("auto", r, None)
+            fresh("auto", r, folder)
+            found[f"auto, r = {r}, warm"] = fresh("auto", r, folder)
+    return found
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     experiment = Experiment(__file__, __doc__, argv, double=False)
     quick, size, samples = experiment.quick, experiment.size, experiment.samples
@@ -165,7 +193,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         90: {"BSGD": samples(20_000, 10_000), "BNM": samples(2_000, 1_000)},
     }
     names = [f"{family}-{mode}" for family in FAMILIES for mode in MODES]
-    presets = [f"{family}-WU" for family in FAMILIES] if quick else names
+    presets = [f"{family}-WU" for family in FAMILIES]
     rows: list[report.Row] = []
     apart: dict[str, float] = {}
     again: dict[str, int] = {}
@@ -177,11 +205,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         if r == 90:
             T = lengths[r]["BNM"]
             target, got = sparing_target(s, xs[:T], ds[:T])
-            settings["BNM-RU"] = s._replace(target_mse=target)
+            settings[SPARING] = s._replace(target_mse=target)
             sparing = {"target_mse": target, "mean_lambda": got}
-        combiners = [(name, "NSGD") for name in names]
+        combiners = [(name, "NSGD") for name in settings]
         if r == 3 or not quick:
-            combiners += [(name, "Newton") for name in presets]
+            combiners += [(name, "Newton") for name in (presets if quick else settings)]
         cases = list(cases_at(r, xs, ds, lengths[r], combiners, settings, loop))
         few = samples(1_000, 200)
         for peer in peers.peers(xs[:few], ds[:few], m=M, step_size=s.step_size / r):
@@ -196,16 +224,18 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     longest = samples(10_000_000, 100_000)
     spans = [10**k for k in range(4, 8) if 10**k <= longest]
-    bar = Progress("speed, the rest", 4)
+    bar = Progress("speed, the rest", 5)
     many = trials(samples(5_000, 500), 100, size(4, 2), loop)
-    bar.tick("many trials")
+    bar.add(1, "many trials")
     spread = growth(spans or [longest], 5)
-    bar.tick("growth in T")
+    bar.add(1, "growth in T")
     added = memory(samples(10_000_000, 400_000))
-    bar.tick("memory")
+    bar.add(1, "memory")
     loaded = imports(size(5, 1))
-    bar.tick("imports")
-    results = report.Results(rows, notes, sparing, apart, again, many, spread, added, loaded)
+    bar.add(1, "imports")
+    first = first_results((8,) if quick else (8, 54))
+    bar.add(1, "first results")
+    results = report.Results(rows, notes, sparing, apart, again, many, spread, added, loaded, first)
     report.show(results)
     recorded = {
         "m": M, "max_reuse": K, "target_mse": TARGET, "forgetting": FORGETTING, "ridge": RIDGE,

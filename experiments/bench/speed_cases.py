@@ -23,9 +23,9 @@ TARGET = 0.01  # σ_m²: about the MSE that can be reached on these streams, so 
 FORGETTING, RIDGE = 0.999, 0.01
 STEP = 0.3  # μ r; inputs in [−1, 1] have ‖x‖² near r/3, so that steps are stable below about 6
 MEAN_LAMBDA = 0.06  # what random updates are to save work at; the first learner alone makes 0.05
+SPARING = f"BNM-RU, mean λ {MEAN_LAMBDA}"  # BNM-RU with the σ_m² that has this mean λ
 CHECKED = 500  # samples over which C's predictions must be the library's
 Floats = NDArray[np.float32]
-COMPILED = "/jax/core/compile/backend_compile_duration"
 
 
 class Case(NamedTuple):
@@ -33,7 +33,7 @@ class Case(NamedTuple):
 
     name: str
     r: int
-    how: str  # jboost, P form, C, peer
+    how: str  # jboost, P form, "C, " and a layout, peer
     combiner: str
     steps: int
     call: Callable[[], Any]
@@ -41,6 +41,12 @@ class Case(NamedTuple):
     @property
     def label(self) -> str:
         return f"{self.name}, r = {self.r}, {self.combiner}"
+
+
+def family_and_mode(name: str) -> tuple[str, str]:
+    """Both halves of a model's name: "BNM" and "RU" of BNM-RU, whatever its settings."""
+    family, mode = name.split(",")[0].split("-")
+    return family, mode
 
 
 class Settings(NamedTuple):
@@ -70,19 +76,19 @@ def combiner_of(name: str) -> Learner | None:
 
 def model_of(name: str, s: Settings, combiner: str) -> Learner:
     """One of the paper's six, with the library's safe default learners."""
-    family, mode = name.split("-")
+    family, mode = family_and_mode(name)
     make = getattr(jb, f"{family}_{mode}".lower())
-    own: dict[str, Any] = {"step_size": s.step_size / s.r}
+    options: dict[str, Any] = {"step_size": s.step_size / s.r}
     if family == "BNM":
-        own = {"forgetting": s.forgetting, "ridge": s.ridge}
+        options = {"forgetting": s.forgetting, "ridge": s.ridge}
     if mode == "DR":
-        own["max_reuse"] = K
-    return make(M, target_mse=s.target_mse, combiner=combiner_of(combiner), **own)
+        options["max_reuse"] = K
+    return make(M, target_mse=s.target_mse, combiner=combiner_of(combiner), **options)
 
 
 def fast_model_of(name: str, s: Settings, combiner: str) -> Learner | None:
     """The same with Newton learners in the fast P form, where the library offers one."""
-    family, mode = name.split("-")
+    family, mode = family_and_mode(name)
     if family != "BNM" or "storage" not in inspect.signature(jb.Newton).parameters:
         return None
     options: dict[str, Any] = {"storage": "covariance"}
@@ -92,8 +98,8 @@ def fast_model_of(name: str, s: Settings, combiner: str) -> Learner | None:
 
 
 def native_settings(name: str, s: Settings, combiner: str, *, capped: bool) -> native.Settings:
-    """The settings in the form of the C loop."""
-    mode = name.split("-")[1]
+    """The settings in the form of the loops in C."""
+    _, mode = family_and_mode(name)
     return native.Settings(
         m=M, r=s.r, mode=native.MODES[mode], max_reuse=K, combiner=native.COMBINERS[combiner],
         target_mse=s.target_mse, dependence=1.0,
@@ -112,8 +118,8 @@ def key() -> Any:
 
 def run(model: Learner, xs: Any, ds: Any) -> Any:
     """The predictions of a run, once they and the final state are computed."""
-    given = key() if model.needs_key else None
-    return jax.block_until_ready(jb.run(model, xs, ds, key=given))[1].prediction
+    drawn_from = key() if model.needs_key else None
+    return jax.block_until_ready(jb.run(model, xs, ds, key=drawn_from))[1].prediction
 
 
 def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
@@ -136,7 +142,7 @@ def measure(
         spent, prediction = seconds(case.call)
         first.append(spent)
         out.append(np.array(prediction, np.float64))
-        bar.tick(f"r = {case.r}: {case.name}, {case.how}")
+        bar.add(1, f"r = {case.r}: {case.name}, {case.how}")
     start, done = time.perf_counter(), 0
     while done < rounds or time.perf_counter() - start < budget:
         for k, case in enumerate(cases):
@@ -144,10 +150,10 @@ def measure(
                 best[k] = min(best[k], seconds(case.call)[0])
         done += 1
     rows = []
-    for case, one, spent, prediction in zip(cases, first, best, out, strict=True):
+    for case, slowest, spent, prediction in zip(cases, first, best, out, strict=True):
         mse = float(np.mean(np.square(prediction - ds[: case.steps])))
         row = report.Row(
-            *case[:5], 1e6 * spent / case.steps, max(one - spent, 0.0), mse,
+            *case[:5], 1e6 * spent / case.steps, max(slowest - spent, 0.0), mse,
             finite=bool(np.isfinite(prediction).all()),
         )  # fmt: skip
         rows.append(row)
@@ -186,16 +192,18 @@ def cases_at(
 ) -> Iterator[Case]:  # fmt: skip
     """All models at one width, each in every available form."""
     for name, combiner in combiners:
-        T = lengths[name.split("-")[0]]
+        family, _ = family_and_mode(name)
+        T = lengths[family]
         x, d, s = jax.numpy.asarray(xs[:T]), jax.numpy.asarray(ds[:T]), settings[name]
         forms = {"jboost": model_of(name, s, combiner), "P form": fast_model_of(name, s, combiner)}
         for how, model in forms.items():
             if model is not None:
                 yield Case(name, r, how, combiner, T, partial(run, model, x, d))
         if loop:
-            family = name.split("-")[0].lower()
-            own = native_settings(name, s, combiner, capped=False)
-            yield Case(name, r, "C", combiner, T, loop.prepare(family, own, xs[:T], ds[:T]))
+            same = native_settings(name, s, combiner, capped=False)
+            for layout in native.LAYOUTS:
+                call = loop.prepare(family.lower(), layout, same, xs[:T], ds[:T])
+                yield Case(name, r, f"C, {layout}", combiner, T, call)
 
 
 def check_same_algorithm(
@@ -211,38 +219,27 @@ def check_same_algorithm(
     for case in cases:
         if case.how != "jboost":
             continue
-        family, mode = case.name.split("-")
+        family, mode = family_and_mode(case.name)
         T = case.steps if mode == "RU" else min(CHECKED, case.steps)
-        own = native_settings(case.name, settings[case.name], case.combiner, capped=True)
-        c = np.array(loop.prepare(family.lower(), own, xs[:T], ds[:T])(), np.float64)
+        same = native_settings(case.name, settings[case.name], case.combiner, capped=True)
         ours = np.asarray(case.call(), np.float64)[:T]
-        if mode == "RU":
-            errors = [float(np.mean(np.square(p - ds[:T]))) for p in (c, ours)]
-            gap = abs(errors[0] / errors[1] - 1)
-            allowed = 0.1 + 3 / T**0.5  # the shorter the run, the more the draws matter
-        else:
-            gap = float(np.abs(c - ours).max() / ds.std())
-            # ceil(K λ) may fall on either side of a whole number
-            allowed = 1e-3 if mode == "WU" else 2e-2
-        if not gap <= allowed:
-            raise RuntimeError(
-                f"{case.label}: the C loop is not the same algorithm: it is {gap:.2g} away, "
-                f"allowed {allowed:g}"
-            )
-        apart[case.label] = gap
+        for layout in native.LAYOUTS:
+            c = np.array(loop.prepare(family.lower(), layout, same, xs[:T], ds[:T])(), np.float64)
+            if mode == "RU":
+                errors = [float(np.mean(np.square(p - ds[:T]))) for p in (c, ours)]
+                gap = abs(errors[0] / errors[1] - 1)
+                allowed = 0.1 + 3 / T**0.5  # the shorter the run, the more the draws matter
+            else:
+                gap = float(np.abs(c - ours).max() / ds.std())
+                # ceil(K λ) may fall on either side of a whole number
+                allowed = 1e-3 if mode == "WU" else 2e-2
+            if not gap <= allowed:
+                raise RuntimeError(
+                    f"{case.label}: the loop in C with the learners {layout} is not the same "
+                    f"algorithm: it is {gap:.2g} away, allowed {allowed:g}"
+                )
+            apart[f"{case.label}, {layout}"] = gap
     return apart
-
-
-def compilations() -> Callable[[], int]:
-    """A counter of the programs that XLA compiles from now on."""
-    heard: list[float] = []
-
-    def listen(event: str, duration_secs: float, **_: Any) -> None:
-        if event == COMPILED:
-            heard.append(duration_secs)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    return lambda: len(heard)
 
 
 def compiled_again(

@@ -1,8 +1,9 @@
-"""The C loop of ``speed.c``: compiled with the system's compiler, called through ctypes."""
+"""The loops in C, in two layouts: compiled with the system's compiler, called through ctypes."""
 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import platform
 import shutil
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-SOURCE = Path(__file__).with_name("speed.c")
+LAYOUTS = ("together", "side by side")  # of the learners in memory; speed_<layout>.c has each
 FLAGS = ("-O3", "-march=native", "-ffast-math")
 MODES = {"WU": 0, "DR": 1, "RU": 2}
 COMBINERS = {"NSGD": 0, "Newton": 1}
@@ -23,7 +24,7 @@ Floats = NDArray[np.float32]
 
 
 class Settings(ctypes.Structure):
-    """The hyperparameters, field by field as in ``speed.c``."""
+    """The hyperparameters, field by field as in ``speed.h``."""
 
     _fields_ = [
         *((name, ctypes.c_int32) for name in ("m", "r", "mode", "max_reuse", "combiner")),
@@ -40,25 +41,25 @@ class Settings(ctypes.Structure):
 
 
 class Native:
-    """The compiled loop: ``bsgd`` and ``bnm`` by name."""
+    """The compiled loops by family, "bsgd" or "bnm", and layout."""
 
     def __init__(self, library: ctypes.CDLL, compiler: str) -> None:
         self.compiler = compiler
-        self._functions: dict[str, Any] = {}
-        for family in ("bsgd", "bnm"):
-            function = getattr(library, family)
-            function.restype = ctypes.c_double
+        self._functions: dict[tuple[str, str], Any] = {}
+        for family, layout in itertools.product(("bsgd", "bnm"), LAYOUTS):
+            function = getattr(library, f"{family}_{_file_name(layout)}")
+            function.restype = None
             pointers = [ctypes.c_void_p] * 3
             function.argtypes = [ctypes.POINTER(Settings), ctypes.c_int64, *pointers]
-            self._functions[family] = function
+            self._functions[family, layout] = function
 
     def prepare(
-        self, family: str, settings: Settings, xs: Floats, ds: Floats
+        self, family: str, layout: str, settings: Settings, xs: Floats, ds: Floats
     ) -> Callable[[], Floats]:
         """A call that runs the stream from the start and returns its predictions."""
         xs, ds = (np.ascontiguousarray(array, np.float32) for array in (xs, ds))
         prediction = np.empty(len(ds), np.float32)
-        function = self._functions[family]
+        function = self._functions[family, layout]
 
         def call() -> Floats:
             addresses = (array.ctypes.data for array in (xs, ds, prediction))
@@ -69,18 +70,21 @@ class Native:
 
 
 def build() -> Native | str:
-    """The loop, or why there is none."""
+    """The loops, or why there are none."""
     named = os.environ.get("CC", "cc").split()
     if not named or shutil.which(named[0]) is None:
         return "no C compiler (cc, or the one that CC names) was found"
     with tempfile.TemporaryDirectory() as folder:
-        compiled, library = Path(folder) / "speed.o", Path(folder) / "speed.so"
+        sources = [Path(__file__).with_name(f"speed_{_file_name(each)}.c") for each in LAYOUTS]
+        compiled = {source: Path(folder) / f"{source.stem}.o" for source in sources}
+        library = Path(folder) / "speed.so"
         # Linked apart from -ffast-math: with it, GCC before 13 makes a shared library set the
         # whole process to flush small numbers to zero when it is loaded, NumPy included.
-        steps = (
-            [*named, *FLAGS, "-fPIC", "-c", str(SOURCE), "-o", str(compiled)],
-            [*named, "-shared", str(compiled), "-lm", "-o", str(library)],
-        )
+        steps = [
+            [*named, *FLAGS, "-fPIC", "-c", str(source), "-o", str(file)]
+            for source, file in compiled.items()
+        ]
+        steps.append([*named, "-shared", *map(str, compiled.values()), "-lm", "-o", str(library)])
         for command in steps:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
@@ -89,3 +93,7 @@ def build() -> Native | str:
     asked = subprocess.run([*named, "--version"], capture_output=True, text=True, check=False)
     first = asked.stdout.splitlines()[0] if asked.stdout else named[0]
     return Native(loaded, f"{first}, {' '.join(FLAGS)}, {platform.machine()}")
+
+
+def _file_name(layout: str) -> str:
+    return layout.replace(" ", "_")

@@ -158,16 +158,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     size, samples = experiment.size, experiment.samples
     bar = Progress("sweeps", 4)
     results: dict[str, Any] = {"equal": equal(samples(1_000, 200), size(64, 8), size(16, 4))}
-    bar.tick("against separate runs")
+    bar.add(1, "against separate runs")
     results["cores"] = cores(samples(10_000, 1_000), size(128, 16), size(7, 2))
-    bar.tick("one core and all")
+    bar.add(1, "one core and all")
     built = native.build()
     loop = built if isinstance(built, native.Native) else None
     length = samples(10_000, 1_000)
     results["many"] = many_runs(length, size(512, 16), size(5, 1), loop)
-    bar.tick("beside C")
+    bar.add(1, "beside C")
     results["memory"] = memory(length, size(4_096, 64))
-    bar.tick("memory")
+    bar.add(1, "memory")
     for name, found in results.items():
         print(name, found)
     experiment.write({"m": M, "r": R, "c": loop.compiler if loop else str(built)}, results)

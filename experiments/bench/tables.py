@@ -34,30 +34,88 @@ def accuracy(record: Record) -> str:
 
 WIDTHS = (3, 21, 90)
 MODELS = ("BSGD-WU", "BSGD-DR", "BSGD-RU", "BNM-WU", "BNM-DR", "BNM-RU")
-PEERS = ("river, 20 bagged linear", "river, 20 linear in EWA", "scikit-learn, one SGD")
+PEER = "river, 20 bagged linear"
+
+
+COMBINERS = {"Newton": "default", "NSGD": "light"}
 
 
 def speed(record: Record) -> str:
-    """Microseconds a sample and, of jboost, the ratio to the C loop; m = 20."""
-    time = {
-        (row["name"], row["how"], row["r"]): row["microseconds"]
-        for row in record["results"]["rows"]
-        if row["combiner"] in ("NSGD", "")
-    }
+    """Microseconds a sample, the ratio to the faster loop in C, and the error; m = 20."""
+    rows = _speed_rows(record)
 
-    def cells(name: str, how: str) -> list[str]:
+    def cells(name: str, combiner: str) -> list[str]:
         out = []
         for r in WIDTHS:
-            spent, c = time.get((name, how, r)), time.get((name, "C", r))
-            out.append("–" if spent is None else f"{spent:.3g}")
-            out.append("–" if spent is None or c is None else f"{spent / c:.2f}")
+            forms = rows.get((r, name, combiner), {})
+            ours = forms.get("jboost") or forms.get("peer")
+            out.append("–" if ours is None else f"{ours['microseconds']:.3g}")
+            out.append(_over_c(forms, "jboost"))
+            out.append(number(None if "jboost" not in forms else forms["jboost"]["mse"]))
         return out
 
-    rows = [[name, *cells(name, "jboost")] for name in MODELS]
-    rows.append(['BNM-WU, `storage="covariance"`', *cells("BNM-WU", "P form")])
-    rows += [[name, *cells(name, "peer")] for name in PEERS]
-    head = [text for r in WIDTHS for text in (f"r = {r}, µs", "× C")]
-    return table(["", *head], rows)
+    shown = [[name, *cells(name, "Newton")] for name in MODELS]
+    for name in dict.fromkeys(name for _, name, _ in rows if name.startswith("BNM-RU,")):
+        label = name.replace(", ", ", σ_m² chosen for ")
+        shown.append([label, *cells(name, "Newton")])
+    shown += [[f"{name}, light combiner", *cells(name, "NSGD")] for name in ("BSGD-WU", "BNM-WU")]
+    shown.append([PEER, *cells(PEER, "")])
+    head = [text for r in WIDTHS for text in (f"r = {r}, µs", "× C", "MSE")]
+    return table(["", *head], shown)
+
+
+def speed_rows(record: Record) -> str:
+    """Every model in every form, with both loops in C, and the peers."""
+    shown = []
+    for (r, name, combiner), forms in _speed_rows(record).items():
+        times = {how: row["microseconds"] for how, row in forms.items()}
+        c = [times.get(f"C, {layout}") for layout in ("together", "side by side")]
+        least = min((spent for spent in c if spent), default=0.0)
+        shown.append([
+            name, str(r), COMBINERS.get(combiner, "–"),
+            *(f"**{short(spent)}**" if spent == least else short(spent) for spent in c),
+            short(times.get("jboost", times.get("peer"))), _over_c(forms, "jboost"),
+            short(times.get("P form")), _over_c(forms, "P form"),
+            number(next(iter(forms.values()))["mse"]),
+        ])  # fmt: skip
+    head = ["", "r", "combiner", "C together", "C side by side", "µs", "× C", "P form, µs", "× C"]
+    line = run_line(record, "m", "max_reuse", "target_mse", "forgetting", "ridge", "step_size")
+    return f"{line}\n\n{table([*head, 'MSE'], shown)}"
+
+
+def first_results(record: Record) -> str:
+    """What the first result costs in a fresh process."""
+    shown = [
+        [name, *(number(cost[key], 2) for key in ("run_seconds", "over_import_jax_seconds")),
+         str(int(cost["compiled_by_second_length"]))]
+        for name, cost in record["results"].get("first", {}).items()
+    ]  # fmt: skip
+    head = ["", "`jb.run`, CPU s", "in all less `import jax`", "programs for a second length"]
+    return table(head, shown)
+
+
+def speed_requirements(record: Record) -> str:
+    """What must hold, what is aimed at, and what was measured."""
+    shown = [
+        [need["what"], f"{need['sign']} {need['wanted']:g}", short(need["measured"]),
+         need["verdict"]]
+        for need in record["results"]["requirements"]
+    ]  # fmt: skip
+    return table(["", "limit or aim", "measured", ""], shown)
+
+
+def _speed_rows(record: Record) -> dict[tuple[int, str, str], dict[str, Record]]:
+    """The timings by number of columns, name and combiner, then by form."""
+    found: dict[tuple[int, str, str], dict[str, Record]] = {}
+    for row in record["results"]["rows"]:
+        found.setdefault((row["r"], row["name"], row["combiner"]), {})[row["how"]] = row
+    return found
+
+
+def _over_c(forms: dict[str, Record], how: str) -> str:
+    """The time of a form over that of the faster loop in C; a dash where one is missing."""
+    c = [row["microseconds"] for other, row in forms.items() if other.startswith("C,")]
+    return f"{forms[how]['microseconds'] / min(c):.2f}" if c and how in forms else "–"
 
 
 def combiner_errors(record: Record) -> str:
@@ -256,6 +314,9 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
     return {
         "accuracy": accuracy(record("accuracy")),
         "speed": speed(record("speed")),
+        "speed rows": speed_rows(record("speed")),
+        "first results": first_results(record("speed")),
+        "speed requirements": speed_requirements(record("speed")),
         "combiners errors": combiner_errors(combiners),
         "combiners regrets": combiner_regrets(combiners),
         "related work": related_work(record("baselines")),

@@ -62,7 +62,7 @@ def tuned(T: int) -> dict[str, Any]:
                 "held out, ratio": half.held_out[0] / table["late"].min(),
                 "path": whole.value,
             }
-            bar.tick(f"{name} from {factor:g} × the best step")
+            bar.add(1, f"{name} from {factor:g} × the best step")
     return out
 
 
@@ -107,7 +107,7 @@ def self_tuning(T: int, sets: Sequence[str]) -> dict[str, Any]:
                     "fixed": float(jb.mse(fixed, xs, ds)) / least,
                     "self-tuning": float(jb.mse(tuned_model, xs, ds)) / least,
                 }
-            bar.tick(f"{stream}, {name}")
+            bar.add(1, f"{stream}, {name}")
         out[stream] = row
     return out
 

@@ -97,7 +97,7 @@ def gradients(T: int, names: Any) -> dict[str, Any]:
         xs, ds = (jnp.asarray(np.asarray(a, float)) for a in jb.streams.duffing(T))
         for name in names:
             found[name] = finite_differences(MODELS[name], xs, ds)
-            bar.tick(name)
+            bar.add(1, name)
     return found
 
 

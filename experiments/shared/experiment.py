@@ -27,6 +27,7 @@ import numpy as np
 
 import jboost
 from jboost import plots
+from jboost.core import progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -117,7 +118,7 @@ class Experiment:
 
         def one(item: Item) -> Result:
             done = work(item)
-            bar.tick(label(item))
+            bar.add(1, label(item))
             return done
 
         with ThreadPoolExecutor(min(workers, os.cpu_count() or 1)) as pool:
@@ -150,24 +151,12 @@ class Experiment:
         plots.save(figure, self.out / f"{name or self.name}.png", dpi=110)
 
 
-class Progress:
-    """A bar on standard error: a terminal shows one line, a log one line for each tick."""
+class Progress(progress.Progress):
+    """The library's display of progress, shown in a log too."""
 
     def __init__(self, name: str, total: int) -> None:
-        self.name, self.total, self.count, self.start = name, total, 0, time.perf_counter()
-
-    def tick(self, label: str) -> None:
-        """Count one more item as done; ``label`` says which."""
-        self.count += 1
-        filled = round(20 * self.count / max(self.total, 1))
-        seconds = time.perf_counter() - self.start
-        bar = f"{'#' * filled}{'.' * (20 - filled)}"
-        text = f"{self.name} [{bar}] {self.count}/{self.total} {seconds:.0f} s  {label}"
-        if sys.stderr.isatty():
-            end = "\n" if self.count == self.total else ""
-            print(f"\r\x1b[K{text}", end=end, file=sys.stderr, flush=True)
-        else:
-            print(text, file=sys.stderr, flush=True)
+        super().__init__(name, total, shown=True, unit="steps")
+        self.add(0)  # the first step may take long
 
 
 def fresh_python(code: str) -> str:

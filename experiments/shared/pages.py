@@ -19,6 +19,7 @@ PAGES = (
     ROOT / "README.md",
     EXPERIMENTS / "paper" / "README.md",
     EXPERIMENTS / "bench" / "parts.md",
+    EXPERIMENTS / "bench" / "speed.md",
     EXPERIMENTS / "bench" / "trust.md",
     EXPERIMENTS / "guides" / "prediction.md",
     EXPERIMENTS / "guides" / "tuning.md",

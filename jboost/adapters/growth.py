@@ -7,11 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jboost.automatic.mixture import MixtureState
 from jboost.boosting.booster import BoostedState
 from jboost.core import Key, Learner, State
 from jboost.core.learner import float_dtype
 from jboost.engine.kernel import quickly
 from jboost.transforms.pipelines import PipelineState, ScaledState
+
+GROUPS = (BoostedState, MixtureState)  # states of models that hold groups of learners
 
 
 def carry_over(
@@ -37,7 +40,7 @@ def carry_over(
         return None
 
     def restart(state: State, new: State) -> State:
-        if not isinstance(state, BoostedState):
+        if not isinstance(state, GROUPS):
             return state
         learners, start = [], 0
         for group, new_group in zip(state.learners, new.learners, strict=True):
@@ -46,7 +49,7 @@ def carry_over(
             start = stop
         return state._replace(learners=tuple(learners))
 
-    return jax.tree.map(restart, filled, new, is_leaf=lambda node: isinstance(node, BoostedState))
+    return jax.tree.map(restart, filled, new, is_leaf=lambda node: isinstance(node, GROUPS))
 
 
 @quickly

@@ -41,7 +41,7 @@ def add(commands: terminal.Subcommands) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the table and draw the picture."""
     out = args.out or Path("jboost-demo.png")
-    with options.writing(None, {"--out": out}):
+    with options.keeping_programs(), options.writing(None, {"--out": out}):
         return _run(args, out)
 
 
@@ -49,8 +49,8 @@ def _run(args: argparse.Namespace, out: Path) -> int:
     """Do what the command is to do, while its output is held."""
     start = time.perf_counter()
     print(f"Duffing map, {args.length:,} samples\n{paper.SETTINGS}\n", flush=True)
-    with Progress(pauses=(0.0, 0.0)) as progress:
-        results = paper.compare(args.length, progress=progress.say)
+    with Progress("demo", unit="steps") as progress:
+        results = paper.compare(args.length, progress=progress)
     print(paper.table(results), "", *paper.verdict(results), "", sep="\n", flush=True)
     try:
         with terminal.explaining(f"the picture could not be written to {out}"):

@@ -5,6 +5,7 @@ import math
 import os
 import stat
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -25,6 +26,7 @@ from jboost.commands.terminal import (
 )
 from jboost.core import Learner
 from jboost.core.template import template
+from jboost.engine import cache
 from jboost.files import sources
 from jboost.files.columns import Columns, DataError
 
@@ -104,6 +106,33 @@ def source_of(
 
 
 @contextmanager
+def keeping_programs(*, clear: bool = False) -> Iterator[Path | None]:
+    """Keep compiled programs between processes; the value is their folder, None if there is none.
+
+    What goes wrong with them is said in one line, and programs are compiled again.
+    """
+    shown, said = warnings.showwarning, []
+
+    def show(message: Warning | str, *args: Any, **options: Any) -> None:
+        text = str(message)
+        what, of_jax, reason = text.partition(" persistent compilation cache entry for ")
+        if not of_jax and "compiled programs are not kept" not in text:
+            return shown(message, *args, **options)
+        if what == "Error reading":
+            text = f"kept programs are damaged, and compiled again: {reason}"
+            cache.cache(clear=True)  # JAX would not write over a file
+        elif of_jax:
+            text = f"compiled programs are not kept: {reason}"
+        if not said:
+            terminal.say(text)
+        said.append(text)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield cache.cache(clear=clear)
+
+
+@contextmanager
 def writing(file: str | None, outputs: Mapping[str, Path | str | None]) -> Iterator[None]:
     """Hold the files that a command writes; a file with two uses is refused, before any work.
 
@@ -149,7 +178,8 @@ def _identity(path: Path | str | int) -> tuple[object, ...] | None:
 
 def refuse_huge(model: Learner, width: int) -> None:
     """Raise an error if a model of ``width`` inputs would not fit into memory."""
-    state = template(model, width, "float32")
+    with refusing(terminal.FAILED):  # a state that no machine should hold
+        state = template(model, width, "float32")
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
     try:
         memory = min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), limits.memory())

@@ -21,6 +21,7 @@ from jboost.commands.terminal import DONE, FAILED, print_error
 from jboost.core import Learner
 from jboost.core.extras import MissingExtra
 from jboost.core.numerics import LARGEST
+from jboost.core.progress import duration, percent
 from jboost.files.columns import Columns
 from jboost.reports import page, pictures
 from jboost.reports.accounts import Bands, Learners, Tally, Watch
@@ -60,7 +61,7 @@ class Outcome:
     _began: float = 0.0
 
     def begin(self, position: int, watch: Watch) -> None:
-        """Start the clock, after ``position`` rows that an earlier run has learned."""
+        """Begin after ``position`` rows that an earlier run has learned."""
         if watch.intervals:
             self.bands = self.bands or Bands(float(self.model.coverage))  # type: ignore[attr-defined]
         if not watch.learners:
@@ -68,6 +69,9 @@ class Outcome:
         elif self.learners is None:
             self.learners = Learners(watch.learners, start=position)
         self.rows = self._rows_before = position
+
+    def start_clock(self) -> None:
+        """Count the time from now on, when the program is compiled."""
         self._began = time.perf_counter()
 
     def look_for_unused(self, start: int, x: np.ndarray) -> None:
@@ -93,7 +97,7 @@ class Outcome:
 
     @property
     def rate(self) -> float:
-        """Rows a second."""
+        """Rows a second, without the time in which the program was compiled."""
         return (self.rows - self._rows_before) / max(time.perf_counter() - self._began, 1e-9)
 
     @property
@@ -107,10 +111,13 @@ class Outcome:
         return f"{self.name} on {'standard input' if self.file == '-' else Path(self.file).name}"
 
 
-def live_line(done: Outcome) -> str:
-    """Return how far a run is."""
-    text = f"{done.rows:,} rows, {done.rate:,.0f} rows/s, MSE {done.tally.mse[done.name]:.4g}"
-    text += f", lately {done.tally.lately:.4g}"
+def live_line(done: Outcome, total: float | None) -> str:
+    """Return how far a run is; ``total`` is the number of all rows, where it is known."""
+    text = f"{done.rows:,} rows, {done.rate:,.0f} rows/s"
+    if total and done.rate:
+        left = duration(max(total - done.rows, 0) / done.rate)
+        text = f"{percent(done.rows, total)}, {text}, about {left} left"
+    text += f", MSE {done.tally.mse[done.name]:.4g}, lately {done.tally.lately:.4g}"
     if done.bands is not None:
         text += f", inside {done.bands.covered:.1%}, lately {done.bands.lately:.1%}"
     return text

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import os
 import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
@@ -18,17 +19,24 @@ from jboost.commands.outcome import Outcome
 from jboost.commands.terminal import FAILED, WRONG_USAGE, CommandError, explaining, option
 from jboost.core import Learner, checks
 from jboost.core.progress import Progress
+from jboost.engine import pieces
 from jboost.files.columns import Columns
 from jboost.files.predictions import Predictions
 from jboost.files.sources import Source
 from jboost.reports.accounts import Bands, Learners, Tally, Watch
 from jboost.running.stream import StreamRun, run_stream
+from jboost.sweeps.jobs import example_state
+
+# Rows of the first block, and of the largest block of a slow model: first results come early, and
+# all come steadily. A quick model has longer blocks: a call of its program costs more beside them.
+FIRST_ROWS, MOST_ROWS = 256, 2048
 
 DESCRIPTION = """\
 Learn a file row by row: predict the target, see the answer, learn from it.
-Prints how far it is (rows, rows a second, mean squared error so far and
-lately) and, at the end, the errors beside those of the running mean and of the
-last value. Memory stays constant whatever the size of the file.
+Prints the errors beside those of the running mean and of the last value. A
+terminal shows how far it is: the part of the file, rows, rows a second, the
+time left, the mean squared error so far and lately. Memory stays constant
+whatever the size of the file.
 """
 EPILOG = f"""\
 With --checkpoint the run can be interrupted at any time, and goes on with
@@ -58,7 +66,7 @@ def add(commands: terminal.Subcommands) -> None:
     keep = parser.add_argument_group("what is kept")
     option(keep, "--checkpoint", "PATH", "keep the run in this file", terminal.new_file)
     keep.add_argument("--resume", action="store_true", help="go on from the checkpoint")
-    text = "blocks between checkpoints: of a few megabytes of a file, or of the lines that came "
+    text = "blocks between checkpoints: of some thousand rows of a file, or of the lines that came "
     text += "together (default: 16, and 1024 for standard input)"
     option(keep, "--every", "N", text, terminal.whole_number(1))
     option(keep, "--predictions", "OUT", "write predictions; - for a pipe", terminal.new_output)
@@ -75,7 +83,8 @@ def run(args: argparse.Namespace) -> int:
         advice = "pass --resume to go on from it, or another name"
         raise CommandError(f"{args.checkpoint} exists already; {advice}", WRONG_USAGE)
     names = ("checkpoint", "predictions", "plot", "report")
-    with options.writing(args.file, {f"--{name}": getattr(args, name) for name in names}):
+    outputs = {f"--{name}": getattr(args, name) for name in names}
+    with options.keeping_programs(), options.writing(args.file, outputs):
         return _run(args)
 
 
@@ -160,8 +169,11 @@ def _model(args: argparse.Namespace, missing: str, intervals: float | None) -> t
 def _learn(args: argparse.Namespace, source: Source, done: Outcome) -> None:
     """Go through the stream, write predictions, and keep the outcome up to date."""
     watch = Watch.for_model(done.model, learners=bool(args.plot or args.report))
+    # Predictions on the same terminal would be written into the line.
+    hidden = args.predictions == "-" and sys.stdout.isatty()
     with contextlib.ExitStack() as stack:
-        progress = stack.enter_context(Progress())
+        progress = stack.enter_context(Progress(shown=False if hidden else None))
+        progress.compiling()
         stream = stack.enter_context(_stream(args, source, done, watch))
         # Another process may have written the file between our reading it and our claiming it.
         if stream.extra != done.saved:
@@ -172,6 +184,8 @@ def _learn(args: argparse.Namespace, source: Source, done: Outcome) -> None:
             with options.refusing(FAILED):
                 stream.check(done.columns.width)
         out = stack.enter_context(_predictions(args, done, stream.position, watch.intervals))
+        stream.warm_up()
+        done.start_clock()
         for block in stream:
             done.add(block)
             if out is not None:
@@ -184,19 +198,24 @@ def _learn(args: argparse.Namespace, source: Source, done: Outcome) -> None:
                 length = out.length if out is not None else None
                 stream.extra |= done.as_dict() | {"predictions": length}
             done.rows, done.skipped = stream.position, stream.skipped
-            if progress.due:
-                progress.say(outcome.live_line(done))
+            progress.say(outcome.live_line(done, source.total))
 
 
 def _stream(args: argparse.Namespace, source: Source, done: Outcome, watch: Watch) -> StreamRun:
-    """Yield the run over the source."""
+    """Return the run over the source."""
+    state = example_state(done.model, done.columns.width, "float32", jax.random.key(0))
+    most = max(MOST_ROWS, pieces.CALLS * pieces.samples_per_call(state))
 
     def blocks(position: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         with options.reading(args.file):
             for x, d in source(position):
                 done.look_for_unused(position, x)
-                yield x, d
-                position += len(d)
+                end = position + len(d)
+                while position < end:
+                    # It depends on the row alone, so that a run that goes on has the same blocks.
+                    n = min(max(position, FIRST_ROWS), most)
+                    yield x[:n], d[:n]
+                    x, d, position = x[n:], d[n:], min(position + n, end)
 
     new_key = done.model.needs_key and (args.seed is not None or not done.saved)
     with options.refusing(FAILED):  # a checkpoint of another model, or of another key

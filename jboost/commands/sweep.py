@@ -14,6 +14,8 @@ from jboost.checkpoints.atomic import replacing
 from jboost.commands import options, terminal
 from jboost.commands.terminal import CommandError, option
 from jboost.core import Learner
+from jboost.core.progress import Progress, percent
+from jboost.files.sources import Numbers
 from jboost.sweeps.results import Table
 from jboost.sweeps.sweep import sweep
 
@@ -48,7 +50,8 @@ def add(commands: terminal.Subcommands) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the errors and the best point."""
-    with options.writing(args.file, {"--table": args.table, "--plot": args.plot}):
+    outputs = {"--table": args.table, "--plot": args.plot}
+    with options.keeping_programs(), options.writing(args.file, outputs):
         return _run(args)
 
 
@@ -57,8 +60,13 @@ def _run(args: argparse.Namespace) -> int:
     name = options.known_model(args.model)
     fixed = options.settings(args, name)
     source = options.source_of(args)
-    with options.reading(args.file):
-        blocks = list(source)
+    blocks, rows = list[Numbers](), 0
+    with options.reading(args.file), Progress() as progress:
+        for block in source:
+            blocks.append(block)
+            rows += len(block[1])
+            part = f", {percent(rows, source.total)}" if source.total else ""
+            progress.say(f"reading {args.file}{part}, {rows:,} rows")
     xs, ds = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
     if not np.isfinite(ds).any():
         raise CommandError(f"{args.file} has no row with an answer", terminal.BAD_DATA)

@@ -67,7 +67,8 @@ def option(
 def say(message: object) -> None:
     """Print one line on standard error, where that can be written."""
     with suppress(OSError):
-        print(f"jboost: {message}", file=sys.stderr)
+        # A terminal may show a line of progress there.
+        print("\r\x1b[K" * sys.stderr.isatty() + f"jboost: {message}", file=sys.stderr)
 
 
 def print_error(message: object) -> None:

@@ -1,8 +1,8 @@
 """What makes a class a model: a frozen dataclass that is also a pytree.
 
-The floats and sub-models of a model are its leaves, so a sweep is ``jax.vmap`` over the model and a
-hypergradient is ``jax.grad`` with respect to it. Whole numbers, words and functions belong to its
-structure and are declared with :func:`static`.
+The floats and sub-models of a model are its leaves, so a sweep stacks models of one structure, and
+a hypergradient is ``jax.grad`` with respect to the model. Whole numbers, words and functions belong
+to its structure and are declared with :func:`static`.
 """
 
 import dataclasses

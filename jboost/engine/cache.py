@@ -5,6 +5,7 @@ processes may share the folder. A file that is damaged or half written is compil
 """
 
 import contextlib
+import errno
 import os
 import warnings
 from collections.abc import Iterator
@@ -36,23 +37,24 @@ def cache(folder: str | os.PathLike[str] | None = None, *, clear: bool = False) 
     >>> jb.cache(tempfile.mkdtemp()) == jb.cache("off")
     False
     """
-    default_folder = os.environ.get(VARIABLE) or default()
-    chosen = checks.path("folder", default_folder if folder is None else folder)
     clear = checks.flag("clear", clear)
-    if chosen == OFF:
-        _use(None)
-        return None
-    path = Path(chosen).expanduser().absolute()
-    theirs = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
-    if folder is None and theirs and Path(theirs) != path:
-        return Path(theirs)
     try:
+        chosen = os.environ.get(VARIABLE) or default() if folder is None else folder
+        chosen = checks.path("folder", chosen)
+        if chosen == OFF:
+            _use(None)
+            return None
+        path = Path(chosen).expanduser().absolute()
+        theirs = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
+        if folder is None and theirs and Path(theirs) != path:
+            return Path(theirs)
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = f"{path} cannot be made ({error})"
-        warnings.warn(f"compiled programs are not kept: {reason}", stacklevel=2)
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        _bound(path, 0 if clear else LARGEST)
+    except (OSError, RuntimeError) as error:  # RuntimeError: the system does not say what home is
+        warnings.warn(f"compiled programs are not kept: {error}", stacklevel=2)
         return None
-    _bound(path, 0 if clear else LARGEST)
     _use(path)
     return path
 
@@ -79,14 +81,14 @@ def _use(path: Path | None) -> None:
 def _bound(path: Path, largest: int) -> None:
     """Remove the programs that were not used for longest, until the rest is small enough."""
     total = 0
-    for _, size, file in sorted(_programs(path), reverse=True):
+    for _, size, file in sorted(programs(path), reverse=True):
         total += size
         if total > largest:
             with contextlib.suppress(OSError):  # another process may have removed it
                 file.unlink()
 
 
-def _programs(path: Path) -> Iterator[tuple[float, int, Path]]:
+def programs(path: Path) -> Iterator[tuple[float, int, Path]]:
     """Yield when each program was last used, its size and its file."""
     for file in path.iterdir():
         with contextlib.suppress(OSError):

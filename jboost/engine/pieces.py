@@ -92,13 +92,15 @@ def over_chunks(
 
 def cut(
     xs: Array | np.ndarray, ds: Array | np.ndarray, rows: int
-) -> Iterator[tuple[Array, Array, np.int32, int]]:
+) -> Iterator[tuple[Array | np.ndarray, Array | np.ndarray, np.int32, int]]:
     """Yield the pieces of a stream: x, d, the number of chunks and the number of rows."""
-    inputs, targets = np.asarray(xs), np.asarray(ds)
+    inputs, targets, device = np.asarray(xs), np.asarray(ds), _other_device(xs)
     for start in range(0, len(inputs), rows):
         x, d = (array[start : start + rows] for array in (inputs, targets))
-        x_piece, d_piece = put([_filled(x, rows, 0), _filled(d, rows, np.nan)], xs)
-        yield x_piece, d_piece, np.int32(-(-len(x) // CHUNK)), len(x)
+        n, piece = len(x), (_filled(x, rows, 0), _filled(d, rows, np.nan))
+        # A program takes arrays of NumPy faster than they could be put on the default device.
+        x, d = piece if device is None else jax.device_put(piece, device)
+        yield x, d, np.int32(-(-n // CHUNK)), n
 
 
 def joined(traces: list[PieceTrace]) -> Any:
@@ -111,14 +113,18 @@ def joined(traces: list[PieceTrace]) -> Any:
     return jax.tree.map(join, *(piece.trace for piece in traces))
 
 
-def put(arrays: Any, beside: Array | np.ndarray) -> Any:
-    """Return NumPy arrays as arrays of JAX, on the device of another one where it has one."""
-    default = jnp.zeros(()).devices()
-    device = beside.devices() if isinstance(beside, Array) else default
-    if device != default:
-        return jax.device_put(arrays, next(iter(device)))
-    # With the dtype: without it, NaN among the numbers is an error under jax_debug_nans.
-    return jax.tree.map(lambda array: jnp.asarray(array, array.dtype), arrays)
+def put(arrays: Any, beside: Array) -> Any:
+    """Return NumPy arrays as arrays of JAX, on the device of another one."""
+    return jax.device_put(arrays, _other_device(beside))
+
+
+def _other_device(xs: Array | np.ndarray) -> Any:
+    """Return the device of an array; None where it is the default one."""
+    if not isinstance(xs, Array):
+        return None
+    default = jax.config.jax_default_device or jax.local_devices()[0]  # pyright: ignore[reportAttributeAccessIssue]
+    device, *others = xs.devices()
+    return None if others or default in (device, device.platform) else device
 
 
 def platforms(xs: Array | np.ndarray) -> set[str]:
@@ -130,6 +136,7 @@ def platforms(xs: Array | np.ndarray) -> set[str]:
 def _filled(array: np.ndarray, rows: int, filler: float) -> np.ndarray:
     if len(array) == rows:
         return array
-    longer = np.full((rows, *array.shape[1:]), filler, array.dtype)
-    longer[: len(array)] = array
+    # Rows behind the last chunk are never read: to leave them as they are saves most of the time.
+    longer, n = np.empty((rows, *array.shape[1:]), array.dtype), len(array)
+    longer[:n], longer[n : n + CHUNK] = array, filler
     return longer

@@ -12,7 +12,7 @@ import logging
 import os
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import jax
@@ -136,12 +136,14 @@ class Plans:
         self, function: Any, operands: Any, others: tuple[Any, ...], make: Callable[[], Plan]
     ) -> Plan:
         """Return the plan for a function and operands like these, made where there is none yet."""
+        plans = self._without
         try:
-            plans = self._without
             if function is not None:
                 plans = self._by_function.setdefault(function, OrderedDict())
-        except TypeError:  # it cannot be held weakly, or not be compared
-            return make()
+        except TypeError:  # it cannot be held weakly, as a named tuple, or not be compared
+            if not isinstance(function, Hashable):
+                return make()
+            others = (function, *others)
         leaves, structure = jax.tree.flatten(operands)
         shapes = tuple((jnp.shape(a), getattr(a, "dtype", float)) for a in leaves)
         double = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]

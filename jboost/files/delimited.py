@@ -92,6 +92,7 @@ class Delimited(Reader):
             if len(sign) != 1 or not sign.isascii():
                 raise ValueError(f"{name} must be one character of ASCII; got {sign!r}")
         self.names: list[str] = []
+        self._share = 0.0  # how much of the file was read, between 0 and 1; 0 where that is unknown
         self._lines = self._below_header()
         self._sample = next(self._lines, _Lines(0, b""))
         if not self._sample.text:
@@ -119,6 +120,7 @@ class Delimited(Reader):
         row = 0
         for lines in blocks:
             end = row + lines.count_rows()
+            self.total = end / self._share if self._share else None
             if end > position:  # rows before the position are counted and not parsed
                 yield self._parsed(lines, columns.kinds, max(position - row, 0))
             row = end
@@ -161,7 +163,9 @@ class Delimited(Reader):
             with open(source, "rb", closefd=not self.live) as file:
                 zipped = not self.live and file.peek(2)[:2] == b"\x1f\x8b"
                 stream = gzip.GzipFile(fileobj=file) if zipped else file
+                size = 0 if self.live else os.fstat(file.fileno()).st_size  # 0 for a pipe
                 start = stream.read1(BLOCK_BYTES)
+                self._share = file.tell() / size if size else 0.0
                 if start.startswith((b"\xff\xfe", b"\xfe\xff")):
                     raise DataError(f"{self.label} is in UTF-16; convert it to UTF-8")
                 before, zero, _ = start.partition(b"\0")
@@ -170,6 +174,7 @@ class Delimited(Reader):
                     raise DataError(f"{self.label}, line {line} has a zero byte: this is no text")
                 yield start.removeprefix(b"\xef\xbb\xbf")  # the byte order mark of UTF-8
                 while new := stream.read1(BLOCK_BYTES):
+                    self._share = file.tell() / size if size else 0.0
                     yield new
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise DataError(f"{self.label} is a damaged gzip file: {first_line(error)}") from None

@@ -37,6 +37,8 @@ class Reader(abc.ABC):
 
     label: str  # what errors call the data
     live: bool = False  # whether the data can only be read once, as they come: standard input
+    # How many rows there are in all, as far as what was read tells; None where nothing tells.
+    total: float | None = None
     decimal: str | None = None  # the sign before decimals in a text; None for other data
 
     @abc.abstractmethod

@@ -93,7 +93,7 @@ def read(
         for raw in reader.blocks(columns, position):
             yield columns.encode(raw, dtype), raw.place_of
 
-    return Source(columns, blocks, missing, reader.live)
+    return Source(columns, blocks, missing, reader)
 
 
 class Source:
@@ -103,9 +103,16 @@ class Source:
     ``live`` can be read only once, as the rows come; its next row is taken to be that row.
     """
 
-    def __init__(self, columns: Columns, blocks: Blocks, missing: str, live: bool = False):
-        self.columns, self.live = columns, live
-        self._blocks, self._missing = blocks, missing
+    def __init__(
+        self, columns: Columns, blocks: Blocks, missing: str, reader: Reader | None = None
+    ):
+        self.columns, self.live = columns, reader is not None and reader.live
+        self._blocks, self._missing, self._reader = blocks, missing, reader
+
+    @property
+    def total(self) -> float | None:
+        """How many rows there are in all, as far as what was read tells; None if unknown."""
+        return None if self._reader is None else self._reader.total
 
     def __call__(self, position: int) -> Iterator[Numbers]:
         for (x, d), place_of in self._blocks(position):

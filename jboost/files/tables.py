@@ -68,6 +68,7 @@ class Parquet(Reader):
         metadata = self._file.metadata
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         self._group_rows = [group.num_rows for group in groups]
+        self.total = metadata.num_rows
         if not (self._names and metadata.num_rows):
             raise DataError(f"{self.label} has no {'rows' if self._names else 'columns'}")
         # The size of a row after decompression, as the file itself claims it.

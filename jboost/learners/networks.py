@@ -45,12 +45,12 @@ class Perceptron(Network):
 
     def init(self, num_features: int, dtype: DTypeLike, key: Key) -> Params:
         h = self.hidden or max(3, (self.parameters or 0) // (num_features + 2))
-        key_w, key_c, key_v = jax.random.split(required_key(key), 3)
-        normal = jax.random.normal
+        # All numbers in one draw: a draw compiles for longer than the rest of this function.
+        drawn = jax.random.normal(required_key(key), (h, num_features + 2), jnp.float32)
         start = {
-            "w": normal(key_w, (h, num_features), jnp.float32) / num_features**0.5,
-            "c": 0.5 * normal(key_c, (h,), jnp.float32),
-            "v": 0.1 * normal(key_v, (h,), jnp.float32) / h**0.5,
+            "w": drawn[:, :num_features] / num_features**0.5,
+            "c": 0.5 * drawn[:, num_features],
+            "v": 0.1 * drawn[:, num_features + 1] / h**0.5,
             "a": jnp.zeros(num_features, jnp.float32),
             "b": jnp.zeros((), jnp.float32),
         }

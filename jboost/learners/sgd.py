@@ -111,4 +111,7 @@ class NLMS(Linear):
 
 def _guarded(mu: Array, s: Array) -> Array:
     """Return the step μ, or the one that sets the error to zero where μ‖x‖² > 2; s = ‖x‖²."""
-    return jnp.where(mu * s <= 2, mu, 1 / jnp.maximum(s, jnp.finfo(s.dtype).tiny))
+    stable = mu * s <= 2
+    # 1 instead of s where it is not used: the derivative of 1/s near 0 would be infinite.
+    exact = 1 / jnp.where(stable, 1, jnp.maximum(s, jnp.finfo(s.dtype).tiny))
+    return jnp.where(stable, mu, exact)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +17,7 @@ from jboost import plots
 from jboost.boosting import models
 from jboost.combiners.mean import NSGD
 from jboost.core import Learner, State
+from jboost.core.progress import Progress
 from jboost.core.step import Info, Trace
 from jboost.learners import SGD, Newton
 from jboost.paper import streams
@@ -78,14 +79,14 @@ def algorithms() -> Iterator[Algorithm]:
 
 
 def compare(
-    length: int = LENGTH, *, seed: int = 0, progress: Callable[[str], None] | None = None
+    length: int = LENGTH, *, seed: int = 0, progress: Progress | None = None
 ) -> list[Result]:
     """Run all algorithms on the first ``length`` samples of the Duffing stream.
 
     Compiling takes most of the time, so the models compile and run side by side; then each runs
-    once more, alone, against the clock. ``progress`` is called with a line about each run.
+    once more, alone, against the clock. ``progress`` counts these steps.
     """
-    say = progress or (lambda line: None)
+    progress = progress or Progress(shown=False)
     xs, ds = streams.duffing(length)
     key = jax.random.key(seed)
 
@@ -95,15 +96,16 @@ def compare(
     pool = ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1))
     try:
         jobs = {pool.submit(trace_of, algorithm): algorithm for algorithm in algorithms()}
-        for count, job in enumerate(as_completed(jobs), start=1):
+        progress.total = len(jobs) + 1  # the last step is to run all of them once more
+        progress.compiling()
+        for job in as_completed(jobs):
             job.result()
             name, combiner, *_ = jobs[job]
-            suffix = "" if combiner == "none" else f" with the {combiner} combiner"
-            say(f"{count:2d} of {len(jobs)}: {name}{suffix}")
+            progress.add(1, name if combiner == "none" else f"{name}, {combiner}")
     finally:
         pool.shutdown(cancel_futures=True)
 
-    say("now each once more, for the time per step")
+    progress.say("now each once more, for the time per step")
     results, singles = list[Result](), dict[str, float]()
     for job, algorithm in jobs.items():
         start = time.perf_counter()
@@ -116,6 +118,7 @@ def compare(
         ratio = mse / singles.setdefault(algorithm.single, mse)  # the single learners come first
         lam, updates = (float(np.mean(np.asarray(values))) for values in trace.observed)
         results.append(Result(*algorithm[:3], mse, ratio, lam, updates, microseconds, ase))
+    progress.add(1)
     return results
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -130,7 +131,8 @@ class StreamRun(Iterator[Block], contextlib.AbstractContextManager["StreamRun"])
     _source: Ahead
     _file: RunFile | None
     _strict: bool  # whether a row that cannot be learned ends the run
-    _next: _Running | BaseException | None = None  # the next block, where it has begun
+    # The next block, where it has begun, or was taken from the source.
+    _next: _Running | PreparedBlock | BaseException | None = None
     _num_features: int | None = None
     _open: bool = True
 
@@ -169,6 +171,22 @@ class StreamRun(Iterator[Block], contextlib.AbstractContextManager["StreamRun"])
         """Refuse now what the first block would be refused for, if it has so many inputs."""
         with naming_the_block(self.position):
             self._check_first(np.zeros((1, num_features), jnp.result_type(float)))
+
+    def warm_up(self) -> None:
+        """Wait for the first block, and compile the program that will run it.
+
+        Errors of the source are raised when the block is asked for.
+        """
+        if self._next is None and self._open:
+            self._next = block = self._source.take()
+            if isinstance(block, PreparedBlock):
+                with naming_the_block(block.start):
+                    if self._num_features is None:
+                        self._check_first(block.xs[:1])
+                    # A row without a target is not learned, and the state after it is not kept.
+                    row = block.xs[:1], np.full_like(block.ds[:1], np.nan)
+                    run = (self.model, self._last_state, *row, self.key, self._observe)
+                    jax.block_until_ready(begin(*run)[0])
 
     def close(self) -> None:
         """Stop here: write the checkpoint, end the thread and release the file."""

@@ -71,7 +71,7 @@ def sweep(
       batch: how many runs make a batch, by default 0.3 s of them. Memory grows with batch × T only.
       devices: the devices to use, by default all of ``jax.devices()``.
       workers: how many threads; by default one for each core if there is a single CPU device.
-      progress: whether to report on standard error; by default on a terminal, after two seconds.
+      progress: whether to report on standard error; by default on a terminal and in a notebook.
 
     Returns:
       A :class:`.results.Table`. Under ``jax.distributed`` every process gets the whole table.
@@ -116,6 +116,7 @@ def sweep(
 
     threads = ThreadPoolExecutor(resources.workers, "jboost-sweep")
     try:
+        bar.compiling()
         copied = hardware.sharding_of(resources.devices, hardware.COPIED)
         data = jax.device_put((inputs, targets), copied)
         futures = []

@@ -202,9 +202,8 @@ Units = Moments | Range | Held
 
 def standardised(delta: Array, s: Array, c: Array) -> Array:
     """Return δ/s within ±c, and 0 where s is 0."""
-    far = jnp.abs(delta) > c * s  # a quotient that overflows would make the gradient NaN
-    inside = jnp.where(far, 0, delta) / jnp.where(s > 0, s, 1)
-    return jnp.where(s > 0, jnp.where(far, jnp.sign(delta) * c, inside), 0)
+    # The division comes last: a compiler does not repeat it for each use of the result.
+    return jnp.clip(delta, -c * s, c * s) / jnp.where(s > 0, s, 1)
 
 
 def gain(count: Array) -> Array:

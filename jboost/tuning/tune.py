@@ -20,6 +20,7 @@ from jax.typing import ArrayLike
 
 from jboost.core import Key, Learner, checks
 from jboost.core.learner import instance
+from jboost.core.progress import Progress
 from jboost.core.squared_errors import mean_squared_error
 from jboost.core.step import Observe
 from jboost.running.run import checked_stream, run
@@ -66,6 +67,7 @@ def tune(
     surrogate: str = "straight-through",
     patience: int = 8,
     tolerance: float = 1e-4,
+    progress: bool | None = None,
 ) -> tuple[_Model, History]:
     """Tune floats of a model by gradient descent.
 
@@ -90,6 +92,7 @@ def tune(
       observe, method, surrogate: as for :func:`jboost.hypergradient`.
       patience: tuning ends after this many evaluations in a row that did not get better …
       tolerance: … by this fraction of the error.
+      progress: whether to report on standard error; by default on a terminal and in a notebook.
 
     Returns:
       The best model that was evaluated, and the history of all evaluations.
@@ -109,6 +112,8 @@ def tune(
     steps = checks.whole("steps", steps, at_least=1)
     patience = checks.whole("patience", patience, at_least=1)
     tolerance = checks.number("tolerance", tolerance, at_least=0)
+    if progress is not None:
+        progress = checks.flag("progress", progress)
     optimizer = optax.adam(0.3) if optimizer is None else optimizer
     if not isinstance(optimizer, optax.GradientTransformation):
         got = checks.shown(optimizer)
@@ -122,17 +127,21 @@ def tune(
 
     evaluations: list[_Evaluation] = []
     window, best, settled, held_out, untuned = [], [], [], [], []
-    for number, (start, end, stop) in enumerate(_windows(len(inputs), train, windows)):
-        rows = (inputs[start:end], targets[start:end], key)
-        tried, stalled = _descend(search, phi, rows, optimizer, steps, patience, tolerance)
-        best.append(len(evaluations) + _best(tried))
-        evaluations += tried
-        window += [number] * len(tried)
-        settled.append(stalled)
-        phi = evaluations[best[-1]].phi
-        rows = (inputs[start:stop], targets[start:stop], key)
-        held_out.append(search.score(search.model_at(phi), rows, skip=end - start))
-        untuned.append(search.score(model, rows, skip=end - start))
+    cuts = _windows(len(inputs), train, windows)
+    with Progress("tune", steps * len(cuts), progress, unit="evaluations") as bar:
+        bar.compiling()
+        for number, (start, end, stop) in enumerate(cuts):
+            rows = (inputs[start:end], targets[start:end], key)
+            tried, stalled = _descend(search, phi, rows, optimizer, steps, patience, tolerance, bar)
+            bar.total -= steps - len(tried)
+            best.append(len(evaluations) + _best(tried))
+            evaluations += tried
+            window += [number] * len(tried)
+            settled.append(stalled)
+            phi = evaluations[best[-1]].phi
+            rows = (inputs[start:stop], targets[start:stop], key)
+            held_out.append(search.score(search.model_at(phi), rows, skip=end - start))
+            untuned.append(search.score(model, rows, skip=end - start))
     settings = [search.values(evaluation.phi) for evaluation in evaluations]
     value = np.array([evaluation.value for evaluation in evaluations])
     parameters = {name: np.stack([values[name] for values in settings]) for name in places}
@@ -201,7 +210,7 @@ class _Search(NamedTuple, Generic[_Model]):
 
 def _descend(
     search: _Search[Any], phi: Settings, rows: Rows, optimizer: optax.GradientTransformation,
-    steps: int, patience: int, tolerance: float,
+    steps: int, patience: int, tolerance: float, bar: Progress,
 ) -> tuple[list[_Evaluation], bool]:  # fmt: skip
     """Return all evaluations, and whether the last ones were no better."""
     import optax
@@ -224,6 +233,7 @@ def _descend(
     for _ in range(steps):
         evaluation, slopes = search.evaluate(phi, rows)
         evaluations.append(evaluation)
+        bar.add(1, f"error {evaluation.value:.4g}")
         objective = evaluation.objective
         # A difference of logarithms is a fraction already.
         margin = tolerance * (1.0 if search.metric is None else abs(objective))

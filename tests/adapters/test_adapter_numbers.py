@@ -85,7 +85,9 @@ def refused(error: type[Exception], message: str, regressor: Any, method: str, *
     assert {**getattr(regressor, "_learned", [{}])[0]} == columns
 
 
-@pytest.mark.parametrize("weight", [*BAD_WEIGHTS, *NO_WEIGHTS], ids=repr)
+@pytest.mark.parametrize(
+    "weight", [*BAD_WEIGHTS, *NO_WEIGHTS], ids=lambda weight: f"{weight!r:.20}"
+)
 def test_what_is_no_weight_is_refused(weight: Any) -> None:
     pd = pytest.importorskip("pandas")
     message = "a weight must be a finite number >= 0; got "

@@ -78,6 +78,36 @@ def test_a_file_goes_on_from_any_row(
         np.testing.assert_array_equal(np.concatenate([x for x, _ in blocks]), table[position:, :2])
 
 
+@pytest.mark.parametrize("position", [0, 321])
+@pytest.mark.parametrize("kind", ["csv", "gzip", "parquet"])
+def test_the_number_of_rows_is_estimated(
+    tmp_path: Path, monkeypatch: Any, kind: str, position: int
+) -> None:
+    """A display of progress tells the part that is done; the end of a file tells it exactly."""
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 2000)
+    table = numbers(5000)
+    text = as_csv(table).encode()
+    path = write(tmp_path, gzip.compress(text) if kind == "gzip" else text)
+    if kind == "parquet":
+        pq.write_table(pa.table(dict(zip("aby", table.T, strict=True))), path)
+    source = sources.read(path, "y")
+    totals = [source.total for _ in source(position)]
+    if kind != "gzip":  # which reads ahead
+        np.testing.assert_allclose(totals[1:], 5000, rtol=0.05)
+    assert source.total == 5000
+
+
+def test_the_number_of_rows_of_a_pipe_is_unknown(tmp_path: Path, monkeypatch: Any) -> None:
+    read, written = os.pipe()
+    os.write(written, LONG.encode())
+    os.close(written)
+    with open(read) as pipe:
+        monkeypatch.setattr(sys, "stdin", pipe)
+        source = sources.read("-", "y")
+        assert [source.total for _ in source] == [None]
+    assert sources.read(numbers(9), "3").total is None
+
+
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="the system does not tell")
 @pytest.mark.parametrize("zipped", [False, True])
 def test_a_file_is_open_only_while_it_is_read(

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -106,6 +106,53 @@ def test_a_hundred_lengths_compile_one_program(compiled_as: str) -> None:
         assert programs() - before == 1
     finally:
         use("auto")
+
+
+@pytest.mark.parametrize(("compiled_as", "ahead"), [("auto", 0), ("auto", 1), ("plain", 1)])
+def test_after_warming_up_nothing_is_compiled(compiled_as: str, ahead: int, tmp_path: Path) -> None:
+    model = jb.bsgd_ru(4, target_mse=0.2, step_size=0.1)
+    use(compiled_as)
+    try:
+        stream = run_stream(model, cut([3, 200]), KEY, ahead=ahead, checkpoint=tmp_path / "c")
+        stream.warm_up()
+        before = programs()
+        stream.warm_up()  # a second time there is nothing to do
+        assert stream.position == 0
+        blocks = [*stream]
+        assert programs() == before
+        state, trace = jb.run(model, XS, DS, KEY)
+    finally:
+        use("auto")
+    assert_same(stream.state, state)
+    np.testing.assert_array_equal(np.concatenate([b.prediction for b in blocks]), trace.prediction)
+
+
+def test_an_observer_that_cannot_be_held_weakly_is_planned_for_once(monkeypatch: Any) -> None:
+    class Weights(NamedTuple):
+        learners: int
+
+        def __call__(self, state: Any, info: Any) -> Any:
+            return info.lam[: self.learners]
+
+    plans = []
+    length = loop.pieces.length
+    monkeypatch.setattr(loop.pieces, "length", lambda *args: plans.append(1) or length(*args))
+    stream = run_stream(RU, cut([100, 100]), KEY, observe=Weights(2)).finish()
+    assert stream.position == T and len(plans) == 1
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_warming_up_raises_nothing_of_the_source(ahead: int) -> None:
+    def broken() -> Any:
+        raise OSError("no such stream")
+        yield
+
+    for source, error in ((broken(), OSError), (iter([]), StopIteration)):
+        stream = run_stream(RU, source, KEY, ahead=ahead)
+        stream.warm_up()
+        with pytest.raises(error):
+            next(stream)
+        stream.warm_up()  # it is over
 
 
 def test_a_memory_map_is_read_in_blocks(tmp_path: Path, ru: Any) -> None:

@@ -65,7 +65,7 @@ TOGETHER = {
     "expected_cost": {"mode": "DR", "method": "SGD"},
 }
 # Models that functions make, which check the arguments.
-MADE = {"Boosted", "FromMean", "LeastSquares", "Pipeline", "Separate", "Shared"}
+MADE = {"Boosted", "FromMean", "LeastSquares", "Mixture", "Pipeline", "Separate", "Shared"}
 CLASSES = {
     name: cls
     for name, cls in MODELS.items()

@@ -8,6 +8,7 @@ import optax
 import pytest
 
 import jboost as jb
+from jboost.automatic.mixture import mixture
 
 LEARNERS = {
     "SGD": jb.SGD(step_size=0.1),
@@ -76,6 +77,12 @@ NESTED = {
     "self-tuning": jb.SelfTuning(jb.SGD(0.1)),
     "booster of self-tuning": jb.boost(
         jb.SelfTuning(jb.SGD(0.1)), 3, target_mse=0.2, mode=jb.DataReuse(2)
+    ),
+    "mixture": mixture(
+        jb.Scale(),
+        [jb.Scale(), jb.Scale("held")],
+        [(0, jb.SGD(0.1)), (0, jb.SGD(0.05)), (1, jb.Newton(0.99))],
+        jb.BOA(),
     ),
     "literal": jb.bnm_wu(3, target_mse=0.2, forgetting=0.99, ridge=0.1, literal=True),
 }

@@ -1,14 +1,13 @@
 """auto: a model with nothing to tune.
 
-    x → Impute → ┬ lines:     NLMS at two steps, Newton at four memories
-                 ├ networks:  four perceptrons under Gauss–Newton, on the best columns
-                 └ cubic:     products of the best columns under Newton, in units that hold
-                      → Refined, a convex mix and what least squares adds to it → d̂
+    x → ┬ lines:     NLMS at two steps, Newton at four memories
+        ├ networks:  four perceptrons under Gauss–Newton, on the best columns
+        └ cubic:     products of the best columns under Newton, of targets in units that hold
+             → Refined, a convex mix and what least squares adds to it → d̂
 
-Every expert scales its inputs and targets by the past of the stream, so the same settings suit
-streams of any units. Streams differ in how smooth they are, how fast they change and how long they
-are. The experts span these differences, and the mix chooses among them. Together they are a booster
-with dependence 0.
+Inputs and targets are scaled by the past of the stream, so the same settings suit streams of any
+units. Streams differ in how smooth they are, how fast they change and how long they are. The
+experts span these differences, and the mix chooses among them.
 """
 
 from typing import Any
@@ -17,15 +16,15 @@ import jax
 from jax import Array
 from jax.typing import ArrayLike
 
-from jboost.boosting.boost import boost
-from jboost.combiners.refined import Refined, ScaleAlike
-from jboost.core import DType, Key, Learner, Sample, State, Transform, checks, model, static
+from jboost.automatic.mixture import mixture
+from jboost.combiners.refined import Refined
+from jboost.core import DType, Key, Learner, Sample, State, checks, model, static
 from jboost.core.learner import instance
 from jboost.learners.networks import Perceptron
 from jboost.learners.newton import Newton
 from jboost.learners.sgd import NLMS
 from jboost.learners.trainers import GaussNewton
-from jboost.transforms import Bias, Impute, Polynomial, Scale, ScaleTarget, Select
+from jboost.transforms import Bias, Polynomial, Scale, Select
 from jboost.transforms.pipelines import pipeline
 
 # experiments/bench/accuracy.py and auto_streams.py measure what these settings give.
@@ -35,6 +34,8 @@ MEMORIES = (1.0, 0.999, 0.99, 0.95)  # forgetting factors of the lines under New
 MEMORIES_OF_NETWORKS = (0.9995, 0.9995, 0.998, 0.99)  # likewise; the networks start differently
 COLUMNS_OF_NETWORKS = 40
 COLUMNS_OF_PRODUCTS = 8  # 164 products of up to three
+TARGETS = (Scale(), Scale("held", clip=10.0))  # how targets are scaled
+MOVING, HOLDING = 0, 1  # the numbers of these scales
 
 
 @model
@@ -81,25 +82,26 @@ class Seeded(Learner):
         return jax.random.key(self.seed) if key is None else key
 
 
-def experts(size: str | int = "medium") -> dict[str, Learner]:
-    """Return the experts of :func:`auto` by name. Experts of one kind are neighbours."""
-    by_name: dict[str, Learner] = {}
+def experts(size: str | int = "medium") -> dict[str, tuple[int, Learner]]:
+    """Return the experts of :func:`auto` by name, with the number of their scale of the target.
+
+    Experts of one kind are neighbours.
+    """
+    by_name: dict[str, tuple[int, Learner]] = {}
     for step in STEPS:
-        by_name[f"line, step {step}"] = _scaled(Bias(), NLMS(step))
+        by_name[f"line, step {step}"] = MOVING, pipeline(Bias(), NLMS(step))
     for beta in MEMORIES:
-        by_name[f"line, memory {_memory(beta)}"] = _scaled(Bias(), Newton(beta, ridge=0.1))
+        line = pipeline(Bias(), Newton(beta, ridge=0.1))
+        by_name[f"line, memory {_memory(beta)}"] = MOVING, line
     if isinstance(size, str):
         size = SIZES[checks.choice("size", size, tuple(SIZES))]
     network = Perceptron(parameters=checks.whole("size", size, at_least=1))
     for number, beta in enumerate(MEMORIES_OF_NETWORKS, 1):
         learner = GaussNewton(network, Newton(beta, ridge=1.0))
         name = f"network {number}, memory {_memory(beta)}"
-        by_name[name] = _scaled(Select(COLUMNS_OF_NETWORKS), learner)
-    held = Scale("held", clip=10.0)
-    # ScaleTarget stands inside the pipeline: outside, it would withhold the first samples from the
-    # pipeline's own scaler.
-    learner = ScaleTarget(Newton(0.99, ridge=0.01), held)
-    by_name["cubic"] = pipeline(held, Select(COLUMNS_OF_PRODUCTS), Polynomial(3), Bias(), learner)
+        by_name[name] = MOVING, pipeline(Select(COLUMNS_OF_NETWORKS), learner)
+    products = Select(COLUMNS_OF_PRODUCTS), Polynomial(3), Bias()
+    by_name["cubic"] = HOLDING, pipeline(*products, Newton(0.99, ridge=0.01))
     return by_name
 
 
@@ -116,13 +118,7 @@ def auto(size: str | int = "medium", *, seed: int = 0) -> Seeded:
     >>> trace.prediction.shape
     (300,)
     """
-    every, combiner = list(experts(size).values()), ScaleAlike(Refined())
-    mixed = boost(every, target_mse=0.1, dependence=0.0, combiner=combiner)
-    return Seeded(pipeline(Impute(), mixed), seed)
-
-
-def _scaled(*parts: Transform | Learner) -> Learner:
-    return ScaleTarget(pipeline(Scale(), *parts))
+    return Seeded(mixture(Scale(), TARGETS, [*experts(size).values()], Refined()), seed)
 
 
 def _memory(forgetting: float) -> str:

@@ -1,0 +1,9 @@
+"""auto, the model with nothing to tune.
+
+`experts` has its experts and their settings, `mixture` what the experts share. May import from
+`core` to `wrappers`.
+"""
+
+from jboost.automatic.experts import SIZES, Seeded, auto, experts
+
+__all__ = ["SIZES", "Seeded", "auto", "experts"]
