@@ -1,9 +1,13 @@
-"""How fast files are beside an array in memory, and single samples beside river.
+"""How fast files are beside an array in memory, single samples beside river, and whether one waits.
 
 A CSV and a Parquet file of 2 million rows and 30 columns are made and go through ``bnm_wu`` as the
 command runs it. Each file has a process of its own, which also reports how much its memory grew.
 Then samples go one at a time through ``predict_one`` and ``learn_one`` of boosters of 20 learners
-and of a bag of 20 linear models of river's, in turns within one process.
+and of a bag of 20 linear models of river's, in turns within one process. Last, 3,000 samples of 8
+columns go through the river adapter of several models, ``auto`` among them: how long the first call
+takes, whether any call after the first hundred takes more than 20 times the median, how many
+programs were compiled by then, and what a pair of calls costs beyond a step of ``jb.run``. These
+are times of the CPU, as the machine may do other things.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ import numpy as np
 from experiments.shared.experiment import command_line, parsed, versions, write_json
 
 COLUMNS, BLOCK = 30, 50_000
+FIRST = 100  # calls that may wait for the compiler
 MODEL = "bnm_wu"
 SOURCES = ("array", "csv", "parquet")
 
@@ -154,12 +159,71 @@ def singles(samples: int) -> dict[str, dict[str, float]]:
     return found
 
 
+def waits(samples: int) -> dict[str, dict[str, float]]:
+    """Seconds of the first call, the longest later call, and the cost of a pair beyond a step."""
+    import jax
+
+    import jboost as jb
+    from jboost.adapters import compute_in_calling_thread
+    from jboost.adapters.river import OnlineRegressor
+
+    compute_in_calling_thread()
+    compiled: list[float] = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, duration_secs, **_: (
+            compiled.append(duration_secs) if "backend_compile" in event else None
+        )
+    )
+    rng = np.random.default_rng(0)
+    xs = rng.normal(size=(samples, 8)).astype(np.float32)
+    ds = (xs.sum(axis=1) + rng.normal(size=samples)).astype(np.float32)
+    models = {
+        "auto": jb.auto(),
+        "BNM-WU": jb.bnm_wu(20, target_mse=0.1, forgetting=0.999, ridge=0.1),
+        "Newton": jb.Newton(),
+    }
+    found = {}
+    for name, model in models.items():
+        regressor, times, before = OnlineRegressor(model), [], 0  # times of pairs of calls, in µs
+        for i, (x, d) in enumerate(zip(xs.tolist(), ds.tolist(), strict=True)):
+            row = dict(enumerate(x))
+            if i == FIRST:
+                before = len(compiled)
+            start = time.process_time_ns()
+            regressor.predict_one(row)
+            regressor.learn_one(row, d)
+            times.append((time.process_time_ns() - start) / 1e3)
+        late, settled = len(compiled) - before, np.array(times[FIRST:])
+        steps = []
+        for _ in range(4):  # the first compiles
+            start = time.process_time_ns()
+            jax.block_until_ready(jb.run(model, xs, ds))
+            steps.append((time.process_time_ns() - start) / 1e3 / samples)
+        median = float(np.median(settled))
+        found[name] = {
+            "first_s": sum(times[:FIRST]) / 1e6,
+            "median": median,
+            "longest_by_median": float(settled.max()) / median,
+            "compiled_late": late,
+            "step": min(steps),
+            "beyond_step": median - min(steps),
+        }
+        print(
+            f"{name:<8} first {FIRST} calls {found[name]['first_s']:5.2f} s; later median "
+            f"{median:4.0f} µs, longest {found[name]['longest_by_median']:.1f} × the median (at "
+            f"most 20), {late} programs compiled; {median - min(steps):4.0f} µs beyond a step of "
+            f"{min(steps):.1f} µs",
+            flush=True,
+        )
+    return found
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     parser = command_line(__doc__)
     parser.add_argument(
         "--rows", type=int, metavar="N", help="rows of the files (default: 2 million, quick 60,000)"
     )
-    parser.add_argument("--only", choices=["files", "singles"], help="one of the two")
+    parser.add_argument("--only", choices=["files", "singles", "waits"], help="one of these")
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
     args = parsed(parser, argv, __file__)
     if args.measure:
@@ -168,6 +232,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows = args.rows or (60_000 if args.quick else 2_000_000)
     parts: dict[str, Callable[[], Any]] = {
         "singles": lambda: singles(300 if args.quick else 1000),
+        "waits": lambda: waits(600 if args.quick else 3000),
         "files": lambda: files(rows),
     }
     found = {name: part() for name, part in parts.items() if args.only in (None, name)}
