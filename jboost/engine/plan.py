@@ -44,7 +44,6 @@ class Plan(NamedTuple):
     kernel: bool  # whether as one kernel
     reason: str  # why, in words
     layout: Layout = Layout()  # how model and state lie in memory meanwhile
-    long: bool = False  # whether the program has more than LONG operations
     level: int | None = None  # the compiler's optimisation level, None for its own
     rows: int = 0  # how many rows the program has room for; see `pieces`
 
@@ -106,7 +105,7 @@ def look_at(program: Any, state: State, layout: Layout) -> Plan:
         return Plan(False, reason)
     long = len(names) > LONG
     level = UNROLLING_LEVEL if not long and _is_wide(state) else USUAL_LEVEL
-    return Plan(True, f"a state of {bytes_of(state):,} bytes in one kernel", layout, long, level)
+    return Plan(True, f"a state of {bytes_of(state):,} bytes in one kernel", layout, level)
 
 
 def bytes_of(state: State) -> int:

@@ -59,8 +59,8 @@ def key_for(model: Any) -> Any:
     return jax.random.key(1) if model.needs_key else None
 
 
-def assert_alike(one: Any, other: Any) -> None:
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+def assert_alike(single: Any, other: Any) -> None:
+    for a, b in zip(jax.tree.leaves(single), jax.tree.leaves(other), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -70,30 +70,30 @@ def test_single_calls_and_batches_learn_what_a_run_learns(model: Any) -> None:
     (xs, ds), key = stream(1100), key_for(model)  # more than a block
     ds[::9] = np.nan
     state, trace = jb.run(model, xs, ds, key=key)
-    one, many, predictions = Feed(model, R, key), Feed(model, R, key), []
+    single, many, predictions = Feed(model, R, key), Feed(model, R, key), []
     for x, d in zip(xs, ds, strict=True):
-        predictions.append(one.predict(x)[0])
-        one = one.learn(x, d)
+        predictions.append(single.predict(x)[0])
+        single = single.learn(x, d)
     for start, stop in ((0, 13), (13, 1100)):
         many = many.learn_many(xs[start:stop], ds[start:stop])
-    assert_alike(one.state, many.state)
-    for a, b in zip(jax.tree.leaves(one.state), jax.tree.leaves(state), strict=True):
+    assert_alike(single.state, many.state)
+    for a, b in zip(jax.tree.leaves(single.state), jax.tree.leaves(state), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(predictions, trace.prediction, rtol=1e-3, atol=1e-3)
-    np.testing.assert_array_equal([one.predict(x) for x in xs], many.predict_many(xs))
+    np.testing.assert_array_equal([single.predict(x) for x in xs], many.predict_many(xs))
 
 
 @EVERY
 def test_weights_in_single_calls_and_batches(model: Any) -> None:
     (xs, ds), key = stream(40), key_for(model)
     weights = RNG.uniform(0, 2, size=40) * (RNG.uniform(size=40) < 0.7)
-    one, less = Feed(model, R, key), Feed(model, R, key)
+    single, less = Feed(model, R, key), Feed(model, R, key)
     for x, d, weight in zip(xs, ds, weights, strict=True):
-        one = one.learn(x, d, weight)
+        single = single.learn(x, d, weight)
     counts = weights > 0
     for batch in (slice(None), counts):  # a sample of weight zero counts for nothing
         many = less.learn_many(xs[batch], ds[batch], weights[batch])
-        assert_alike(one.state, many.state)
+        assert_alike(single.state, many.state)
 
 
 @pytest.mark.parametrize(
@@ -103,14 +103,14 @@ def test_weights_in_single_calls_and_batches(model: Any) -> None:
 )
 def test_only_the_first_call_compiles(model: Any) -> None:
     xs, ds = stream(1200)
-    one = Feed(model, R, key_for(model)).learn_many(xs[:1], ds[:1])
+    single = Feed(model, R, key_for(model)).learn_many(xs[:1], ds[:1])
     with nothing_compiles():
         for x, d in zip(xs, ds, strict=True):
-            one.predict(x)
-            one = one.learn(x, d)
+            single.predict(x)
+            single = single.learn(x, d)
         for length in (1, 2, 300, 1200):
-            one = one.learn_many(xs[:length], ds[:length])
-            one.predict_many(xs[:length])
+            single = single.learn_many(xs[:length], ds[:length])
+            single.predict_many(xs[:length])
         Feed(model, R, key_for(model)).predict(xs[0])
 
 
@@ -120,14 +120,14 @@ def test_blocks_of_wide_rows_stay_small() -> None:
 
 
 @pytest.mark.parametrize("features", [["c", "a", "b"], 3, np.int64(3)], ids=repr)
-@pytest.mark.parametrize("part", [None, 0.9])
-def test_a_warm_regressor_of_river_compiles_nothing(features: Any, part: float | None) -> None:
+@pytest.mark.parametrize("coverage", [None, 0.9])
+def test_a_warm_regressor_of_river_compiles_nothing(features: Any, coverage: float | None) -> None:
     river = pytest.importorskip("jboost.adapters.river")
     xs, ds = stream(30)
     rows = [dict(zip("abc", x.tolist(), strict=True)) for x in xs]
-    warm = river.OnlineRegressor(PIPED, intervals=part).warm_up(features)
+    warm = river.OnlineRegressor(PIPED, intervals=coverage).warm_up(features)
     with nothing_compiles():
-        cold = river.OnlineRegressor(PIPED, intervals=part)
+        cold = river.OnlineRegressor(PIPED, intervals=coverage)
         for x, d in zip(rows, ds.tolist(), strict=True):
             assert warm.predict_one(x) == cold.predict_one(x)
             warm.learn_one(x, d)
