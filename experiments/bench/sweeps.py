@@ -95,7 +95,8 @@ def cores(T: int, runs: int, rounds: int) -> dict[str, Any]:
 def many_runs(T: int, runs: int, rounds: int, loop: native.Native | None) -> dict[str, Any]:
     """Microseconds per run and step of a sweep on all cores, and of C on one thread.
 
-    C has the learners side by side. Processor time over all threads stands beside them: a busy machine disturbs it less.
+    C has the learners side by side. Processor time over all threads stands beside them: a busy
+    machine disturbs it less.
     """
     xs, ds = stream(T, R)
     out: dict[str, Any] = {"T": T, "runs": runs}
