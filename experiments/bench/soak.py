@@ -47,7 +47,7 @@ import numpy as np
 
 import jboost as jb
 from experiments.bench import soak_peers
-from experiments.bench.soak_stream import COLUMNS, DAMAGED, LENGTH, Spell, spells
+from experiments.bench.soak_stream import COLUMNS, DAMAGED, LENGTH, WEIGHTED, Spell, spells
 from experiments.shared.experiment import (
     Experiment,
     Progress,
@@ -282,7 +282,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     shorter = -(-experiment.samples(1_000_000, 2 * LENGTH) // LENGTH)
     settings = {
         "steps": count * LENGTH, "fewer steps": shorter * LENGTH, "seed": SEED, "m": M,
-        "target_mse": TARGET_MSE, "step_size": STEP, "damaged": DAMAGED, "ridge": RIDGE,
+        "target_mse": TARGET_MSE, "step_size": STEP, "damaged": DAMAGED, "weighted": WEIGHTED,
+        "ridge": RIDGE,
         "peers' steps": soak_peers.samples(experiment) * LENGTH,
     }  # fmt: skip
     file = experiment.out / "soak.json"

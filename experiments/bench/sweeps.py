@@ -95,7 +95,8 @@ def cores(T: int, runs: int, rounds: int) -> dict[str, Any]:
 def many_runs(T: int, runs: int, rounds: int, loop: native.Native | None) -> dict[str, Any]:
     """Microseconds per run and step of a sweep on all cores, and of C on one thread.
 
-    Processor time over all threads stands beside them: a busy machine disturbs it less.
+    C has the learners side by side. Processor time over all threads stands beside them: a busy
+    machine disturbs it less.
     """
     xs, ds = stream(T, R)
     out: dict[str, Any] = {"T": T, "runs": runs}
@@ -107,7 +108,7 @@ def many_runs(T: int, runs: int, rounds: int, loop: native.Native | None) -> dic
             }
             if loop:
                 own = native_settings(f"{family}-WU", Settings(R), combiner, capped=False)
-                calls["C"] = (loop.prepare(family.lower(), own, xs, ds), 20)
+                calls["C"] = (loop.prepare(family.lower(), "side by side", own, xs, ds), 20)
             best = dict.fromkeys(calls, (float("inf"), float("inf")))
             sweep(make, {name: np.geomspace(low, high, runs)}, xs, ds)  # compiles
             for _ in range(rounds):
