@@ -1,4 +1,4 @@
-"""Combiners around other combiners, as :func:`jboost.auto` uses them."""
+"""Combiners around other combiners: a mix that is corrected, and estimates in common units."""
 
 from typing import ClassVar, NamedTuple
 

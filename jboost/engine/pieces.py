@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 
 from jboost.core import Key, Learner, State
-from jboost.core.step import Observe, Trace, over_time, step
+from jboost.core.step import Observe, Trace, step
 from jboost.engine.plan import bytes_of
 
 CHUNK = 32  # rows; a longer chunk wastes more at the end, a shorter one costs time at each start
@@ -51,12 +51,9 @@ def length(
     """Return the rows of a piece: a power of two, such that a call costs little beside it."""
     bytes_of_a_row = (math.prod(xs.shape[1:]) + 2 * math.prod(ds.shape[1:])) * xs.dtype.itemsize
     if observe is not None:
-        x, d = (jax.ShapeDtypeStruct((1, *a.shape[1:]), xs.dtype) for a in (xs, ds))
-
-        def run(state: State, x: Array, d: Array) -> tuple[State, Trace]:
-            return over_time(model, state, x, d, key, observe)
-
-        _, trace = jax.eval_shape(run, state, x, d)
+        row = [jax.ShapeDtypeStruct(a.shape[1:], xs.dtype) for a in (xs, ds)]
+        one_step = partial(step, model, key=key, observe=observe)
+        _, trace = jax.eval_shape(one_step, state, *row)
         bytes_of_a_row += sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(trace))
     rows = min(max(CALLS * samples_per_call(state), SHORTEST), LONGEST, LARGEST // bytes_of_a_row)
     return 2 ** int(np.log2(max(rows, CHUNK)))

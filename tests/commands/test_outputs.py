@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import memory
+from support.small_table import write_table
 
 from jboost.cli import main
 from jboost.files.predictions import Predictions
@@ -35,8 +36,7 @@ CASES = [
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: Any) -> Path:
     monkeypatch.chdir(tmp_path)
-    numbers = np.random.default_rng(0).normal(size=(40, 2)).round(3).tolist()
-    Path("data.csv").write_text("a,y\n" + "".join(f"{a},{y}\n" for a, y in numbers))
+    write_table("data.csv")
     return tmp_path
 
 

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from support import memory
+from support.small_table import write_table
 
 from jboost import cli, limits
 from jboost.commands import models
@@ -25,8 +25,7 @@ KEPT = ["--checkpoint", "c", "--predictions", "o.csv", "--report", "r.html"]
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: Any) -> Path:
     monkeypatch.chdir(tmp_path)
-    numbers = np.random.default_rng(0).normal(size=(40, 2)).round(3).tolist()
-    Path("data.csv").write_text("a,y\n" + "".join(f"{a},{y}\n" for a, y in numbers))
+    write_table("data.csv")
     return tmp_path
 
 
