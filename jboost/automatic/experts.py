@@ -10,21 +10,27 @@ units. Streams differ in how smooth they are, how fast they change and how long 
 experts span these differences, and the mix chooses among them.
 """
 
-from typing import Any
+import dataclasses
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jboost.automatic.mixture import mixture
+from jboost.automatic.mixture import RAW, Expert, mixture
+from jboost.combiners.convex import BOA
 from jboost.combiners.refined import Refined
-from jboost.core import DType, Key, Learner, Sample, State, checks, model, static
+from jboost.core import DType, Key, Learner, Sample, State, Transform, Wrapper, checks, model, static
+from jboost.core.numerics import dtype_of, real
+from jboost.learners.forest.boosted import BoostedTrees
+from jboost.learners.replay import Replay
 from jboost.core.learner import instance
 from jboost.learners.networks import Perceptron
 from jboost.learners.newton import Newton
 from jboost.learners.sgd import NLMS
 from jboost.learners.trainers import GaussNewton
-from jboost.transforms import Bias, Polynomial, Scale, Select
+from jboost.transforms import Bias, Polynomial, RandomFourier, Scale, Select
 from jboost.transforms.pipelines import pipeline
 
 # experiments/bench/accuracy.py and auto_streams.py measure what these settings give.
@@ -82,43 +88,68 @@ class Seeded(Learner):
         return jax.random.key(self.seed) if key is None else key
 
 
-def experts(size: str | int = "medium") -> dict[str, tuple[int, Learner]]:
-    """Return the experts of :func:`auto` by name, with the number of their scale of the target.
-
-    Experts of one kind are neighbours.
-    """
-    by_name: dict[str, tuple[int, Learner]] = {}
-    for step in STEPS:
-        by_name[f"line, step {step}"] = MOVING, pipeline(Bias(), NLMS(step))
+def experts(size: str | int = "medium") -> dict[str, Expert]:
+    """Return the experts of :func:`auto` by name."""
+    by_name: dict[str, Expert] = {}
     for beta in MEMORIES:
         line = pipeline(Bias(), Newton(beta, ridge=0.1))
-        by_name[f"line, memory {_memory(beta)}"] = MOVING, line
+        by_name[f"line, memory {_memory(beta)}"] = Expert(line, "past")
     if isinstance(size, str):
         size = SIZES[checks.choice("size", size, tuple(SIZES))]
     network = Perceptron(parameters=checks.whole("size", size, at_least=1))
     for number, beta in enumerate(MEMORIES_OF_NETWORKS, 1):
         learner = GaussNewton(network, Newton(beta, ridge=1.0))
         name = f"network {number}, memory {_memory(beta)}"
-        by_name[name] = MOVING, pipeline(Select(COLUMNS_OF_NETWORKS), learner)
+        by_name[name] = Expert(pipeline(Select(COLUMNS_OF_NETWORKS), learner))
     products = Select(COLUMNS_OF_PRODUCTS), Polynomial(3), Bias()
-    by_name["cubic"] = HOLDING, pipeline(*products, Newton(0.99, ridge=0.01))
+    by_name["cubic"] = Expert(pipeline(*products, Newton(0.99, ridge=0.01)), taught=HOLDING)
+    fourier = pipeline(Kernel(200), Lengthening(Newton(0.995, ridge=1.0, max_variance=10.0, storage="covariance")))
+    by_name["kernel"] = Expert(fourier)
+    by_name["replay"] = Expert(Replay())
+    by_name["trees"] = Expert(BoostedTrees(), "raw", RAW)
     return by_name
 
 
-def auto(size: str | int = "medium", *, seed: int = 0) -> Seeded:
-    """Make a learner with nothing to tune, for raw streams of any scale.
+def auto(size: str | int = "medium", *, seed: int = 0, last: bool = True) -> Seeded:
+    """Make a learner with nothing to tune, for raw streams of any scale."""
+    learners = [*experts(size).values()]
+    last = BoostedTrees() if last else None
+    refined = Refined(correction=Newton(0.999, ridge=30.0))
+    return Seeded(mixture(Scale(), TARGETS, learners, BOA(), last, refined), seed)
 
-    Args:
-      size: "small", "medium", "large", or about how many parameters each of its networks has.
-      seed: the seed of the draws where a run has no key: the networks start at random.
 
-    >>> import jboost as jb
-    >>> xs, ds = jb.streams.duffing(300)
-    >>> state, trace = jb.run(auto("small"), 1e3 * xs, 5 + 1e-3 * ds)
-    >>> trace.prediction.shape
-    (300,)
-    """
-    return Seeded(mixture(Scale(), TARGETS, [*experts(size).values()], Refined()), seed)
+@model
+class Kernel(Transform):
+    count: int = static(default=200)
+
+    @property
+    def needs_key(self): return True
+    def width(self, n): return n + 1 + self.count
+    def init(self, num_features, dtype=None, *, key=None):
+        return RandomFourier(self.count).init(num_features, dtype, key=key)
+    def apply(self, state, x):
+        x = real(x)
+        r = x.shape[0]
+        f = (2 * (r + 1) / self.count) ** 0.5 * jnp.cos(state.W @ x / r**0.5 + state.b)
+        return jnp.concatenate([x, jnp.ones(1, x.dtype), f])
+
+
+class LengtheningState(NamedTuple):
+    count: Array
+    learner: State
+
+
+@model
+class Lengthening(Wrapper):
+    learner: Learner
+    rate: float = 0.25
+    def init(self, num_features, dtype=None, *, key=None):
+        s = self.learner.init(num_features, dtype, key=key)
+        return LengtheningState(jnp.zeros((), dtype_of(dtype)), s)
+    def learn(self, state, sample):
+        memory = 1 / (1 - self.learner.forgetting) + self.rate * state.count
+        learner = dataclasses.replace(self.learner, forgetting=1 - 1 / memory)
+        return LengtheningState(state.count + sample.counts, learner.learn(state.learner, sample))
 
 
 def _memory(forgetting: float) -> str:
