@@ -97,16 +97,11 @@ def experts(size: str | int = "medium") -> dict[str, Expert]:
     if isinstance(size, str):
         size = SIZES[checks.choice("size", size, tuple(SIZES))]
     network = Perceptron(parameters=checks.whole("size", size, at_least=1))
-    for number, beta in enumerate(MEMORIES_OF_NETWORKS, 1):
-        learner = GaussNewton(network, Newton(beta, ridge=1.0))
-        name = f"network {number}, memory {_memory(beta)}"
-        by_name[name] = Expert(pipeline(Select(COLUMNS_OF_NETWORKS), learner))
-    products = Select(COLUMNS_OF_PRODUCTS), Polynomial(3), Bias()
-    by_name["cubic"] = Expert(pipeline(*products, Newton(0.99, ridge=0.01)), taught=HOLDING)
+    learner = GaussNewton(network, Newton(0.9995, ridge=1.0))
+    by_name["network"] = Expert(pipeline(Select(COLUMNS_OF_NETWORKS), learner))
     fourier = pipeline(Kernel(200), Lengthening(Newton(0.995, ridge=1.0, max_variance=10.0, storage="covariance")))
     by_name["kernel"] = Expert(fourier)
-    by_name["replay"] = Expert(Replay())
-    by_name["trees"] = Expert(BoostedTrees(), "raw", RAW)
+    by_name["replay"] = Expert(Replay(), "past")
     return by_name
 
 
@@ -114,7 +109,7 @@ def auto(size: str | int = "medium", *, seed: int = 0, last: bool = True) -> See
     """Make a learner with nothing to tune, for raw streams of any scale."""
     learners = [*experts(size).values()]
     last = BoostedTrees() if last else None
-    refined = Refined(correction=Newton(0.999, ridge=30.0))
+    refined = Refined()
     return Seeded(mixture(Scale(), TARGETS, learners, BOA(), last, refined), seed)
 
 

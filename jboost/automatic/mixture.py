@@ -73,6 +73,11 @@ class Mixture(Learner):
         return self._m_first + (self.last is not None)
 
     @property
+    def _shown(self) -> int:
+        """How many columns besides x the last learner sees."""
+        return self.lags.targets + 2 + 1 + len(self.groups)
+
+    @property
     def _m_first(self) -> int:
         return sum(self.sizes) + len(NAIVE)
 
@@ -98,7 +103,7 @@ class Mixture(Learner):
             starts.append(_each(start, group, size, of_group))
         m, last = self._m_first, ()
         if self.last is not None:
-            last = self.last.init(widths["raw"] + m + 1, dtype, key=key)
+            last = self.last.init(num_features + self._shown, dtype, key=key)
         return MixtureState(
             inputs=self.inputs.init(num_features, dtype),
             targets=tuple(target.init(1, dtype) for target in self.targets),
@@ -176,7 +181,10 @@ class Mixture(Learner):
         y = COMBINED.unscaled(units, COMBINED.scaled(units, y))
         p = self.first.predict(state.first, COMBINED.scaled(units, y))
         p = COMBINED.unscaled(units, p[None])
-        seen = jnp.concatenate([views["raw"], p, y])
+        r = len(views["x"])
+        past = views["raw"][r : r + self.lags.targets + 2]
+        told = [y[sum(self.sizes[:number])] for number in range(len(self.groups))]
+        seen = jnp.concatenate([views["raw"][:r], past, p, jnp.stack(told)])
         if self.last is not None:
             left = self.last.predict(state.last, seen)
             y = jnp.concatenate([y, p + left])

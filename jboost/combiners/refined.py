@@ -10,18 +10,24 @@ from jboost.combiners.convex import BOA, MLPoly
 from jboost.combiners.mean import from_mean
 from jboost.core import DType, Key, Learner, Sample, State, checks, model
 from jboost.core.learner import instance
-from jboost.core.numerics import known, real
-from jboost.learners.newton import Newton
+from jboost.core.numerics import dtype_of, known, real, root
+from jboost.learners.newton import ForwardNewton
 from jboost.transforms.pipelines import ScaledState
 from jboost.transforms.scale import Scale, Units
+from jboost.transforms.units import gain
+
+FARTHEST = 10.0  # errors beyond this many of their units count as this
+LEAST_GAIN = 0.001  # of the newest squared error in their mean
 
 
 class RefinedState(NamedTuple):
-    """The states of the three learners of a refined combiner, as each of them starts."""
+    """The states of the three learners of a refined combiner, and the size of the mix's errors."""
 
     mix: State
     correction: State
     judge: State
+    samples: Array  # how many errors were counted, 0 at the start
+    power: Array  # the mean square error of the mix, 0 at the start
 
 
 @model
@@ -31,8 +37,10 @@ class Refined(Learner):
         q = p + wᵀ(y − p),    d̂ = a p + (1 − a) q
 
     The convex mix is almost at once as good as the best of the estimates. Least squares is better
-    in the end and worse at first; as w starts at 0, q starts as p. The judge mixes p and q with a
-    regret bound, so d̂ is hardly worse than either. It is the combiner of :func:`jboost.auto`.
+    in the end and worse at first; as w starts at 0, q starts as p. The correction learns y − p and
+    d − p in units of the root of the running mean of (d − p)², so that its ridge means the same
+    however small the errors are. The judge mixes p and q with a regret bound, so d̂ is hardly worse
+    than either. It is the combiner of :func:`jboost.auto`.
 
     Args:
       mix: the combiner that makes p; its weights should add up to 1.
@@ -48,7 +56,7 @@ class Refined(Learner):
     """
 
     mix: Learner = BOA()
-    correction: Learner = Newton(forgetting=0.999, ridge=10.0)
+    correction: Learner = ForwardNewton(forgetting=0.999, ridge=30.0)
     judge: Learner = MLPoly()
 
     starts_at_mean: ClassVar[bool] = True
@@ -66,23 +74,37 @@ class Refined(Learner):
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> RefinedState:
         mix = self.mix.init(num_features, dtype, key=key)
         correction = self.correction.init(num_features, dtype, key=key)
-        return RefinedState(mix, correction, self.judge.init(2, dtype, key=key))
+        zero = jnp.zeros((), dtype_of(dtype))
+        return RefinedState(mix, correction, self.judge.init(2, dtype, key=key), zero, zero)
 
     def predict(self, state: RefinedState, x: ArrayLike) -> Array:
         return self.judge.predict(state.judge, self._both(state, x))
 
     def learn(self, state: RefinedState, sample: Sample) -> RefinedState:
         both = self._both(state, sample.raw)
-        left = sample.with_input(sample.raw - both[0]).with_target(sample.d - both[0])
+        unit = root(state.power)
+        e = sample.d - both[0]
+        e = jnp.where(unit > 0, jnp.clip(e, -FARTHEST * unit, FARTHEST * unit), e)
+        samples = state.samples + 1
+        share = jnp.maximum(gain(samples), LEAST_GAIN)
+        power = state.power + share * (e * e - state.power)
+        samples, power = sample.keep((samples, power), (state.samples, state.power))
+        unit = _unit(power)
+        left = sample.with_input((sample.raw - both[0]) / unit).with_target(e / unit)
         correction = self.correction.learn(state.correction, left)
         judge = self.judge.learn(state.judge, sample.with_input(both))
-        return RefinedState(self.mix.learn(state.mix, sample), correction, judge)
+        mix = self.mix.learn(state.mix, sample)
+        return RefinedState(mix, correction, judge, samples, power)
 
     def _both(self, state: RefinedState, x: ArrayLike) -> Array:
         """Return p and q."""
-        x = jnp.asarray(x)
+        x, unit = jnp.asarray(x), _unit(state.power)
         p = self.mix.predict(state.mix, x)
-        return jnp.stack([p, p + self.correction.predict(state.correction, x - p)])
+        return jnp.stack([p, p + unit * self.correction.predict(state.correction, (x - p) / unit)])
+
+
+def _unit(power: Array) -> Array:
+    return jnp.where(power > 0, root(power), 1)
 
 
 @model
