@@ -19,9 +19,8 @@ from jboost.boosting import copies
 from jboost.combiners.mean import from_mean
 from jboost.core import DType, Key, Learner, Sample, State, draws, model, static
 from jboost.core.numerics import known, real, usable
-from jboost.transforms.lags import Lags, LagsState
+from jboost.transforms.past import Past, PastState
 from jboost.transforms.scale import Scale, Units
-from jboost.transforms.seasons import Seasons, SeasonsState
 
 COMBINED = Scale(clip=10.0)  # how far estimates may lie from the mean of d where they are combined
 RAW = -1  # taught in the units of the stream
@@ -41,8 +40,7 @@ class MixtureState(NamedTuple):
 
     inputs: Units  # of the columns of x
     targets: tuple[Units, ...]  # of d, by each of the scales of the target
-    lags: LagsState
-    seasons: SeasonsState
+    past: PastState
     learners: tuple[State, ...]  # the stacked states of each group of experts
     first: State  # of the first mix
     last: State  # of the learner of what the first mix leaves
@@ -55,8 +53,7 @@ class Mixture(Learner):
 
     inputs: Scale  # how the columns of x are scaled
     targets: tuple[Scale, ...]  # the ways in which d is scaled
-    lags: Lags
-    seasons: Seasons
+    past: Past
     groups: tuple[Learner, ...]  # one learner per group of alike experts, its settings stacked
     first: Learner
     last: Learner | None
@@ -75,7 +72,7 @@ class Mixture(Learner):
     @property
     def _shown(self) -> int:
         """How many columns besides x the last learner sees."""
-        return self.lags.targets + 2 + 1 + len(self.groups)
+        return self.past.columns + 1 + len(self.groups)
 
     @property
     def _m_first(self) -> int:
@@ -90,7 +87,7 @@ class Mixture(Learner):
         return True
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> MixtureState:
-        past = self.lags.targets + 2 * self.seasons.seasons
+        past = self.past.columns
         widths = {"x": num_features, "past": num_features + past, "raw": num_features + past}
         starts, keys = [], draws.keys(key, jnp.arange(self.m, dtype=jnp.uint32))
         for number, (group, size) in enumerate(zip(self.groups, self.sizes, strict=True)):
@@ -107,8 +104,7 @@ class Mixture(Learner):
         return MixtureState(
             inputs=self.inputs.init(num_features, dtype),
             targets=tuple(target.init(1, dtype) for target in self.targets),
-            lags=self.lags.init(1, dtype),
-            seasons=self.seasons.init(1, dtype),
+            past=self.past.init(1, dtype),
             learners=tuple(starts),
             first=self.first.init(m, dtype, key=key),
             last=last,
@@ -137,16 +133,12 @@ class Mixture(Learner):
             "z": self.combiner.coefficients(state.combiner, COMBINED.scaled(state.targets[0], y)),
         }
 
-    def _past(self, state: MixtureState) -> Array:
-        lags = jnp.where(state.lags.started, state.lags.targets, jnp.nan)
-        return jnp.concatenate([lags, self.seasons.columns(state.seasons)])
-
     def _views(self, state: MixtureState, x: ArrayLike) -> dict[str, Array]:
         """Return what experts see; a missing entry of x′ is 0, the mean."""
         x = jnp.asarray(x, state.targets[0].frame[1].dtype)
         scaled = self.inputs.apply(state.inputs, x)
         scaled = known(scaled, scaled.dtype)
-        past = self._past(state)
+        past = self.past.apply(state.past, jnp.zeros(0, x.dtype))
         there = usable(past)
         past_scaled = self.targets[0].scaled(state.targets[0], jnp.where(there, past, 0))
         past_scaled = jnp.where(there, past_scaled, 0)
@@ -172,19 +164,17 @@ class Mixture(Learner):
         )
         units = state.targets[0]
         mean = units.frame[0]
-        past = self._past(state)
-        newest = jnp.where(usable(past[0]), past[0], mean[0])
-        season, earlier = past[self.lags.targets], past[self.lags.targets + 1]
-        season = jnp.where(usable(season), season, newest)
+        newest = self.past.latest(state.past)[0]
+        newest = jnp.where(usable(newest), newest, mean[0])
+        season, earlier = self.past.a_season_ago(state.past)[:2]
         drift = jnp.where(usable(earlier), newest + season - earlier, newest)
+        season = jnp.where(usable(season), season, newest)
         y = jnp.concatenate([*[estimate(*g) for g in groups], jnp.stack([newest, season, drift])])
         y = COMBINED.unscaled(units, COMBINED.scaled(units, y))
         p = self.first.predict(state.first, COMBINED.scaled(units, y))
         p = COMBINED.unscaled(units, p[None])
-        r = len(views["x"])
-        past = views["raw"][r : r + self.lags.targets + 2]
         told = [y[sum(self.sizes[:number])] for number in range(len(self.groups))]
-        seen = jnp.concatenate([views["raw"][:r], past, p, jnp.stack(told)])
+        seen = jnp.concatenate([views["raw"], p, jnp.stack(told)])
         if self.last is not None:
             left = self.last.predict(state.last, seen)
             y = jnp.concatenate([y, p + left])
@@ -226,8 +216,7 @@ class Mixture(Learner):
         return MixtureState(
             inputs=inputs,
             targets=targets,
-            lags=sample.keep(self.lags.learn(state.lags, bare), state.lags),
-            seasons=sample.keep(self.seasons.learn(state.seasons, bare), state.seasons),
+            past=sample.keep(self.past.learn(state.past, bare), state.past),
             learners=tuple(learn(*group) for group in groups),
             first=self.first.learn(state.first, firsts),
             last=last,
@@ -237,7 +226,7 @@ class Mixture(Learner):
 
 def mixture(
     inputs: Scale, targets: Sequence[Scale], experts: Sequence[Expert], first: Learner,
-    last: Learner | None, combiner: Learner, lags: Lags = Lags(targets=3), seasons: Seasons = Seasons(),
+    last: Learner | None, combiner: Learner, past: Past = Past(),
 ) -> Mixture:  # fmt: skip
     groups, sizes, sees, taught = [], [], [], []
     for role in dict.fromkeys(expert[1:] for expert in experts):
@@ -248,7 +237,7 @@ def mixture(
             sees.append(role[0])
             taught.append(role[1])
     return Mixture(
-        inputs, tuple(targets), lags, seasons, tuple(groups), from_mean(first), last,
+        inputs, tuple(targets), past, tuple(groups), from_mean(first), last,
         from_mean(combiner), tuple(sizes), tuple(sees), tuple(taught),
     )
 
