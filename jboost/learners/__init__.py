@@ -6,6 +6,7 @@
 
 from jboost.core import Learner
 from jboost.learners.newton import ForwardNewton, Newton
+from jboost.learners.forest.boosted import BoostedTrees
 from jboost.learners.sgd import NLMS, SGD
 from jboost.learners.trainers import GaussNewton, Gradient
 from jboost.learners.tree.piecewise import PiecewiseLinear

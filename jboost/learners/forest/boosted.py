@@ -1,4 +1,13 @@
-"""BoostedTrees: gradient boosting on a stream that never refits."""
+"""BoostedTrees: gradient boosting on a stream that never refits.
+
+A step does the same amount of work whatever the number of rows so far:
+
+    1. The leaves that x reaches follow its target, and the row takes its place in the ring.
+    2. A slice of the rows in the ring is added to the histograms of the nodes of one level of the
+       tree that is being grown. When all rows are in, the nodes are split. A tree is complete after
+       D such levels, and replaces the oldest one.
+    3. Now and then, instead of 2, a few columns are cut into bins anew.
+"""
 
 from typing import NamedTuple
 
@@ -8,65 +17,79 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import DType, Key, Learner, Number, Sample, checks, draws, model, static
-from jboost.core.numerics import dtype_of, known, usable
+from jboost.core.numerics import dtype_of, usable
 from jboost.learners.forest.bins import bins_of, edges_of
-from jboost.learners.forest.growth import Trees, best_splits, leaves, right_of
+from jboost.learners.forest.memory import Growth, Ring, Schedule
+from jboost.learners.forest.splits import best_splits
+from jboost.learners.forest.trees import Trees, children, leaves, node_of
 
 START = 32  # rows before the first tree is grown
-RARELY = 2048  # rows between two times at which the columns are binned, once there are as many
-TURNS = 16  # samples over which the columns are binned
+LONGEST_WAIT = 2048  # rows between two times at which columns are cut; at first it doubles
+TURNS = 16  # steps in which all columns are cut
 HEAVIEST = 10.0  # the most that a row may weigh
 TOGETHER = 4  # nodes whose splits are searched at once
 FADING = 0.95  # of the gains of the columns, from tree to tree
-
-
-class Ring(NamedTuple):
-    """The latest rows, by the place in which they are kept; all 0 at the start."""
-
-    x: Array  # (rows, r), missing entries as NaN
-    bins: Array  # the bins of x, (rows, r), uint8
-    target: Array  # d, (rows,)
-    weight: Array  # (rows,); 0 where there is no row yet
-    fitted: Array  # what all trees say of the row, (rows,)
-    old: Array  # what the tree that is being replaced says of the row, (rows,)
-    leaf: Array  # the leaf of the row in each tree, (M, rows), uint8
-    node: Array  # the node of the row in the tree that is being grown, (rows,), uint8
-
-
-class Growth(NamedTuple):
-    """The tree that is being grown, and how far its growth has come; all 0 at the start."""
-
-    tree: Trees  # its nodes so far
-    histogram: Array  # of the nodes of this level, (2^(D−1), bins, columns, 3)
-    columns: Array  # the columns that it may look at, (columns,)
-    level: Array  # the depth whose nodes are being split
-    next: Array  # the place of the next row to look at
-    turn: Array  # the number of the tree that it will replace
-    drawn: Array  # how often columns were drawn
+DEEPEST, MOST_BINS = 8, 256  # leaves and bins are kept as bytes
 
 
 class TreesState(NamedTuple):
     """The state of boosted trees."""
 
-    trees: Trees  # (M, …)
-    mean: Array  # of the first targets
-    edges: Array  # between the bins of each column, (r, bins − 2)
+    trees: Trees  # (M, …), trees that add nothing at the start
+    mean: Array  # of the first targets, 0 at the start
+    edges: Array  # between the bins of each column, (r, bins − 2), −∞ at the start
+    gains: Array  # how much each column gained in recent trees, (r,), 0 at the start
     ring: Ring
     growth: Growth
-    gains: Array  # how much each column gained in recent trees, (r,)
-    place: Array  # where the next row is kept
-    filled: Array  # how many rows are kept
-    wait: Array  # how many rows are still to come before the columns are binned
-    turn: Array  # which columns are binned next; TURNS where none are
-    words: Array  # of the key that columns are drawn by
+    schedule: Schedule
+    words: Array  # of the key by which columns are drawn
 
 
 @model
 class BoostedTrees(Learner):
-    """Gradient boosting on a stream.
+    """Gradient boosting of trees on a stream, with a state of fixed size.
+
+        d̂ = c + Σ_m v_m(leaf of x in tree m),    m = 1 … M
+
+    The trees are grown in turn, from the rows in a ring of the latest B rows. The splits of tree m
+    are those that best explain r_i + o_i, where r_i is what all trees leave of row i and o_i what
+    the former tree m said of it. A leaf with the rows I then adds
+
+        v = Σ_I w_i (η r_i + κ o_i) / (Σ_I w_i + ridge)
+
+    so that each growth moves the trees by η towards the target. Between growths the leaves that x
+    reaches follow the target: v ← v + μ (d − d̂)/M. Growth is spread over the samples: each adds
+    ``work`` entries (rows × columns) to histograms, so a step always takes about as long. Early
+    on, when there are few rows, trees are grown within a few samples.
+
+    Missing entries of x go to the side of each split that suits them better. Columns are cut at
+    quantiles, or between all their values where these are few. Units of x and of d do not matter.
+    The weight of a sample counts up to 10. The error has no useful derivative in the settings:
+    gradients through it are 0.
 
     Args:
-      trees: M.
+      trees: M ≥ 1.
+      depth: D, 1 to 8: a tree has 2^D leaves.
+      rows: B ≥ 1, rounded up to whole slices.
+      bins: into how many bins a column is cut, 4 to 256; one is for missing values.
+      columns: how many columns a tree may look at. If x has more, half of them are those that
+        gained most in recent trees and half are drawn.
+      work: entries that a sample adds to histograms, at least 1: more of them grow trees faster.
+      rate: η > 0.
+      keep: κ ≥ 0; below 1 old trees fade.
+      ridge: above 0; draws the leaves towards 0.
+      least: the least weight of the rows on a side of a split, at least 0.
+      follow: μ ≥ 0.
+
+    >>> import numpy as np, jboost as jb
+    >>> xs = np.random.default_rng(0).uniform(-1, 1, (2000, 3)).astype(np.float32)
+    >>> ds = np.sign(xs[:, 0]) * (xs[:, 1] > 0.3)
+    >>> trees = jb.BoostedTrees(trees=16, depth=3, rows=512, work=1024)
+    >>> bool(jb.mse(trees, xs, ds) < 0.3 * jb.mse(jb.Newton(), xs, ds))
+    True
+
+    References: J. H. Friedman, Greedy function approximation: a gradient boosting machine, Annals
+    of Statistics 2001; histograms as in G. Ke et al., LightGBM, NIPS 2017.
     """
 
     trees: int = static(default=64)
@@ -81,286 +104,251 @@ class BoostedTrees(Learner):
     least: Number = 5.0
     follow: Number = 0.1
 
+    def __post_init__(self) -> None:
+        count, positive = checks.a_whole_number(at_least=1), checks.a_number(above=0)
+        at_least_zero = checks.a_number(at_least=0)
+        checks.fields(self, trees=count, rows=count, columns=count, work=count)
+        checks.fields(self, depth=checks.a_whole_number(at_least=1, at_most=DEEPEST))
+        checks.fields(self, bins=checks.a_whole_number(at_least=4, at_most=MOST_BINS))
+        checks.fields(self, rate=positive, ridge=positive)
+        checks.fields(self, keep=at_least_zero, least=at_least_zero, follow=at_least_zero)
+
     @property
     def takes_missing(self) -> bool:
         return True
 
-    def _slice(self, num_features: int) -> tuple[int, int]:
-        """Return how many rows a step looks at, and in how many steps it sees all."""
-        rows = min(self.rows, max(1, self.work // min(self.columns, num_features)))
-        return rows, -(-self.rows // rows)
-
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> TreesState:
-        dtype, r, M = dtype_of(dtype), num_features, self.trees
-        nodes = 2**self.depth - 1
-        columns = min(self.columns, r)
-        B = self._slice(r)[0] * self._slice(r)[1]
-
-        def tree(*axes: int) -> Trees:
-            return Trees(
-                jnp.zeros((*axes, nodes), jnp.int32),
-                jnp.full((*axes, nodes), jnp.inf, dtype),
-                jnp.zeros((*axes, nodes + 1), dtype),
-            )
-
-        zero, zeros = jnp.zeros((), jnp.int32), jnp.zeros(B, dtype)
-        x, bins = jnp.zeros((B, r), dtype), jnp.zeros((B, r), jnp.uint8)
-        histogram = jnp.zeros((2 ** (self.depth - 1), self.bins, columns, 3), dtype)
+        dtype, r = dtype_of(dtype), num_features
+        slice_ = self._slice(r)
+        places = -(-self.rows // slice_) * slice_
+        zero, wait = jnp.zeros((), jnp.int32), jnp.full((), START, jnp.int32)
         words = jnp.zeros(2, jnp.uint32) if key is None else jax.random.key_data(key).ravel()[:2]
-        leaf, node = jnp.zeros((M, B), jnp.uint8), jnp.zeros(B, jnp.uint8)
         return TreesState(
-            trees=tree(M),
+            trees=Trees.zeros(self.trees, depth=self.depth, dtype=dtype),
             mean=jnp.zeros((), dtype),
             edges=jnp.full((r, self.bins - 2), -jnp.inf, dtype),
-            ring=Ring(x, bins, zeros, zeros, zeros, zeros, leaf, node),
-            growth=Growth(
-                tree(), histogram, jnp.arange(columns, dtype=jnp.int32), zero, zero, zero, zero
-            ),
             gains=jnp.zeros(r, dtype),
-            place=zero,
-            filled=zero,
-            wait=jnp.full((), START, jnp.int32),
-            turn=jnp.full((), TURNS, jnp.int32),
+            ring=Ring.zeros(places, r, self.trees, dtype),
+            growth=Growth.zeros(self.depth, self.bins, min(self.columns, r), dtype),
+            schedule=Schedule(zero, zero, wait, jnp.full((), TURNS, jnp.int32)),
             words=words,
         )
 
     def predict(self, state: TreesState, x: ArrayLike) -> Array:
-        return self._prediction(state, self._clean(state, x))[0]
+        return self._estimate(state, _or_nan(x, state))[0]
 
     def learn(self, state: TreesState, sample: Sample) -> TreesState:
-        x = jax.lax.stop_gradient(self._clean(state, sample.raw))
-        d = jax.lax.stop_gradient(sample.d)
-        weight = jnp.minimum(sample.weight * jnp.asarray(sample.repeats, d.dtype), HEAVIEST)
-        weight = jax.lax.stop_gradient(weight)
-        settings = jax.lax.stop_gradient(self)
-        state = jax.lax.stop_gradient(state)
-        return settings._once(state, x, d, weight, sample.counts)
+        weight = jnp.minimum(sample.weight * jnp.asarray(sample.repeats, sample.d.dtype), HEAVIEST)
+        row = _or_nan(sample.raw, state), sample.d, weight
+        # Loops of a length that depends on the stream have no reverse derivative.
+        self, state, row = jax.lax.stop_gradient((self, state, row))  # noqa: PLW0642
+        counts = sample.counts
+        state = self._remember(state, *row, counts)
+        schedule, growth = state.schedule, state.growth
+        between_trees = (growth.level == 0) & (growth.place == 0)
+        due = counts & between_trees & (schedule.turn >= TURNS) & (schedule.wait <= 0)
+        schedule = schedule._replace(
+            turn=jnp.where(due, 0, schedule.turn),
+            wait=jnp.where(due, jnp.minimum(schedule.filled, LONGEST_WAIT), schedule.wait),
+        )
+        cuts = counts & (schedule.turn < TURNS)
+        state = self._cut_columns(state._replace(schedule=schedule), cuts)
+        return self._grow(state, counts & ~cuts & (schedule.filled >= START))
 
-    def _clean(self, state: TreesState, x: ArrayLike) -> Array:
-        x = jnp.asarray(x, state.mean.dtype)
-        return jnp.where(usable(x), x, jnp.nan)
+    def _slice(self, num_features: int) -> int:
+        """Return how many rows a step looks at."""
+        return min(self.rows, max(1, self.work // min(self.columns, num_features)))
 
-    def _prediction(self, state: TreesState, x: Array) -> tuple[Array, Array, Array]:
-        """Return the estimate, and the leaf of each tree with its value."""
+    def _estimate(self, state: TreesState, x: Array) -> tuple[Array, Array, Array]:
+        """Return the estimate, and the leaf of x in each tree with its value."""
         leaf = leaves(state.trees, x)
         values = state.trees.values[jnp.arange(self.trees, dtype=jnp.int32), leaf]
         return state.mean + jnp.sum(values), leaf, values
 
-    def _once(
-        self, state: TreesState, x: Array, d: Array, weight: Array, counts: Array
-    ) -> TreesState:
-        state = self._remember(state, x, d, weight, counts)
-        starts = counts & (state.turn >= TURNS) & (state.wait <= 0)
-        starts &= (state.growth.level == 0) & (state.growth.next == 0)
-        state = state._replace(
-            turn=jnp.where(starts, 0, state.turn),
-            wait=jnp.where(starts, jnp.minimum(state.filled, RARELY), state.wait),
-        )
-        binning = state.turn < TURNS
-        state = self._bin(state, binning & counts)
-        return self._grow(state, ~binning & (state.filled >= START) & counts)
-
     def _remember(
         self, state: TreesState, x: Array, d: Array, weight: Array, counts: Array
     ) -> TreesState:
-        """Return the state with leaves that have followed d, and the row in the ring."""
-        trees, ring, growth, p = state.trees, state.ring, state.growth, state.place
-        y, leaf, values = self._prediction(state, x)
+        """Return the state with the row in its ring, and with leaves that have followed d."""
+        trees, growth, schedule, places = state.trees, state.growth, state.schedule, self.rows
+        places = len(state.ring.target)
+        y, leaf, values = self._estimate(state, x)
+        early = schedule.filled < START
         mu = jnp.asarray(self.follow, d.dtype) * jnp.minimum(weight, 1) / self.trees
-        early = state.filled < START
-        follows = jnp.where(counts & ~early, mu * (d - y), 0)
+        change = jnp.where(counts & ~early, mu * (d - y), 0)
         tree = jnp.arange(self.trees, dtype=jnp.int32)
-        trees = trees._replace(values=trees.values.at[tree, leaf].add(follows))
-        mean = state.mean + jnp.where(counts & early, (d - state.mean) / (state.filled + 1), 0)
-        # The pass over the rows at level 0 also ends the growth of the tree before.
-        unseen = p >= growth.next
-        before = (growth.turn - 1) % self.trees
-        replaced = jnp.where(unseen & (growth.level == 0), before, growth.turn)
+        trees = trees._replace(values=trees.values.at[tree, leaf].add(change))
+        mean = state.mean + jnp.where(counts & early, (d - state.mean) / (schedule.filled + 1), 0)
 
-        def down(_: int, node: Array) -> Array:
-            code = growth.tree.codes[node]
-            return 2 * node + 1 + right_of(code, growth.tree.thresholds[node], x[code // 2])
-
-        depth = growth.level - unseen.astype(jnp.int32)
-        node = jax.lax.fori_loop(0, depth, down, jnp.zeros((), jnp.int32))
-        nodes = growth.tree.thresholds.shape[-1]
-        node = jnp.where(depth < 0, (leaf[before] + nodes - 1) // 2, node)
+        # The row joins the growth as if it had been there from the start of the level. The pass
+        # over level 0 also ends the growth before: until then a row's node is the parent of its
+        # leaf in the tree before, and `old` what that tree said.
+        place, before = schedule.place, (growth.turn - 1) % self.trees
+        steps = growth.level - (place >= growth.place).astype(jnp.int32)
+        parent = (leaf[before] + 2**self.depth - 2) // 2
+        node = jnp.where(steps < 0, parent, node_of(growth.tree, x, steps))
+        old = values[jnp.where(steps < 0, before, growth.turn)]
         row = Ring(
-            x, bins_of(x, state.edges), d, weight, jnp.sum(values), values[replaced],
-            leaf.astype(jnp.uint8), node.astype(jnp.uint8),
+            x, bins_of(x, state.edges), d, weight, jnp.sum(values), old,
+            node.astype(jnp.uint8), leaf.astype(jnp.uint8),
         )  # fmt: skip
-
-        at = jnp.where(counts, p, len(ring.target))  # beyond the ring nothing is written
-        ring = Ring(
-            *[array.at[at].set(value, mode="drop") for array, value in zip(ring[:-2], row[:-2], strict=True)],
-            leaf=ring.leaf.at[:, at].set(row.leaf, mode="drop"),
-            node=ring.node.at[at].set(row.node, mode="drop"),
+        once = counts.astype(jnp.int32)
+        schedule = schedule._replace(
+            place=(place + once) % places,
+            filled=jnp.minimum(schedule.filled + once, places),
+            wait=schedule.wait - once,
         )
-        B, once = len(ring.target), counts.astype(jnp.int32)
-        return state._replace(
-            trees=trees, mean=mean, ring=ring, place=(p + once) % B,
-            filled=jnp.minimum(state.filled + once, B), wait=state.wait - once,
-        )  # fmt: skip
+        ring = state.ring.put(jnp.where(counts, place, places), row)
+        return state._replace(trees=trees, mean=mean, ring=ring, schedule=schedule)
 
-    def _bin(self, state: TreesState, binning: Array) -> TreesState:
-        """Return the state after new edges and bins of a few columns."""
-        r = state.edges.shape[0]
+    def _cut_columns(self, state: TreesState, cuts: Array) -> TreesState:
+        """Return the state with new edges and bins of the columns whose turn it is."""
+        ring, schedule, r = state.ring, state.schedule, state.edges.shape[0]
         share = -(-r // TURNS)
 
-        def bin_column(i: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        def cut(i: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
             edges, bins = carry
-            j = jnp.minimum(state.turn * share + i, r - 1)
-            column = jax.lax.dynamic_slice_in_dim(state.ring.x, j, 1, axis=1)[:, 0]
-            new = edges_of(column, state.filled, self.bins - 2)
-            edges = edges.at[j].set(new)
-            bins = jax.lax.dynamic_update_slice_in_dim(
-                bins, bins_of(column, new[None, :])[:, None], j, axis=1
-            )
-            return edges, bins
+            j = jnp.minimum(schedule.turn * share + i, r - 1)
+            column = jax.lax.dynamic_slice_in_dim(ring.x, j, 1, axis=1)
+            new = edges_of(column[:, 0], schedule.filled, self.bins - 2)
+            into = bins_of(column, new[None, None])
+            return edges.at[j].set(new), jax.lax.dynamic_update_slice_in_dim(bins, into, j, axis=1)
 
-        count = jnp.where(binning, share, 0)
-        edges, bins = jax.lax.fori_loop(0, count, bin_column, (state.edges, state.ring.bins))
-        turn = jnp.where(binning, state.turn + 1, state.turn)
+        count = jnp.where(cuts, share, 0)
+        edges, bins = jax.lax.fori_loop(0, count, cut, (state.edges, ring.bins))
+        turn = jnp.where(cuts, schedule.turn + 1, schedule.turn)
         turn = jnp.where(turn * share >= r, TURNS, turn)
-        return state._replace(edges=edges, ring=state.ring._replace(bins=bins), turn=turn)
+        schedule = schedule._replace(turn=turn)
+        return state._replace(edges=edges, ring=ring._replace(bins=bins), schedule=schedule)
 
-    def _grow(self, state: TreesState, growing: Array) -> TreesState:
-        """Return the state after a look at a slice of the rows."""
-        ring, growth = state.ring, state.growth
-        r = ring.x.shape[1]
-        size, _ = self._slice(r)
-        start, level = growth.next, growth.level
-        nodes = growth.tree.thresholds.shape[-1]
+    def _grow(self, state: TreesState, grows: Array) -> TreesState:
+        """Return the state after a slice of the rows was added to the histograms."""
+        ring, growth, values = state.ring, state.growth, state.trees.values
+        size, start = self._slice(ring.x.shape[1]), growth.place
         before = (growth.turn - 1) % self.trees
+        rows = ring.rows(start, size, before)
+        old_leaf = ring.rows(start, size, growth.turn).leaf.astype(jnp.int32)
 
-        def rows(array: Array) -> Array:
-            return jax.lax.dynamic_slice_in_dim(array, start, size)
-
-        def leaf_of(turn: Array) -> Array:
-            return jax.lax.dynamic_slice(ring.leaf, (turn, start), (1, size))[0]
-
-        def put(array: Array, values: Array) -> Array:
-            return jax.lax.dynamic_update_slice_in_dim(array, values, start, 0)
-
-        def down(node: Array) -> Array:
+        def down() -> Array:
+            node = rows.node.astype(jnp.int32)
             code = growth.tree.codes[node]
-            value = x[jnp.arange(size, dtype=jnp.int32), code // 2]
-            return 2 * node + 1 + right_of(code, growth.tree.thresholds[node], value)
+            entries = rows.x[jnp.arange(size, dtype=jnp.int32), code // 2]
+            return children(node, code, growth.tree.thresholds[node], entries)
 
-        x, now = rows(ring.x), rows(ring.node).astype(jnp.int32)
-        slices = rows(ring.fitted), rows(ring.old), rows(ring.node), leaf_of(before)
-        replaced = leaf_of(growth.turn).astype(jnp.int32)
+        def rest() -> tuple[Array, ...]:
+            return rows.fitted, rows.old, rows.node, rows.leaf, jnp.zeros_like(rows.weight)
 
-        def rest():
-            return *slices, jnp.zeros_like(weight)
+        def start_tree() -> tuple[Array, ...]:
+            leaf = down() - (2**self.depth - 1)  # the last step down the tree before
+            fitted = rows.fitted + values[before, leaf] - rows.old
+            node = jnp.zeros_like(rows.node)
+            return fitted, values[growth.turn, old_leaf], node, leaf.astype(jnp.uint8), rows.weight
 
-        def first():
-            """The last step down the tree before, whose growth has ended, and a new start."""
-            fitted, old, _, _ = slices
-            leaf = down(now) - nodes
-            fitted = fitted + state.trees.values[before, leaf] - old
-            old = state.trees.values[growth.turn, replaced]
-            return fitted, old, jnp.zeros(size, jnp.uint8), leaf.astype(jnp.uint8), weight
+        def go_on() -> tuple[Array, ...]:
+            return rows.fitted, rows.old, down().astype(jnp.uint8), rows.leaf, rows.weight
 
-        def deeper():
-            fitted, old, _, leaf = slices
-            return fitted, old, down(now).astype(jnp.uint8), leaf, weight
-
-        target, weight, bins = rows(ring.target), rows(ring.weight), rows(ring.bins)
-        which = jnp.where(growing, 1 + (level > 0), 0)
-        fitted, old, node, leaf, weight = jax.lax.switch(which, [rest, first, deeper])
+        # The branches also make XLA read the slices before it writes them, in place.
+        branch = jnp.where(grows, 1 + (growth.level > 0).astype(jnp.int32), 0)
+        fitted, old, node, leaf, w = jax.lax.switch(branch, [rest, start_tree, go_on])
         ring = ring._replace(
-            fitted=put(ring.fitted, fitted),
-            old=put(ring.old, old),
-            node=put(ring.node, node),
+            fitted=_put(ring.fitted, fitted, start),
+            old=_put(ring.old, old, start),
+            node=_put(ring.node, node, start),
             leaf=jax.lax.dynamic_update_slice(ring.leaf, leaf[None], (before, start)),
         )
-        node = node.astype(jnp.int32)
+        residual = rows.target - state.mean - fitted
+        sums = jnp.stack([w * residual, w * old, w], axis=-1)
+        number = node.astype(jnp.int32) - (2**growth.level - 1)  # among the nodes of the level
+        bins = rows.bins if len(growth.columns) == ring.x.shape[1] else rows.bins[:, growth.columns]
+        histogram = _added(growth.histogram, number, bins.astype(jnp.int32), sums)
+        place = jnp.where(grows, start + size, start)
+        growth = growth._replace(histogram=histogram, place=place)
+        all_seen = grows & (place >= state.schedule.filled)
+        return self._split(state._replace(ring=ring, growth=growth), all_seen)
 
-        residual = target - state.mean - fitted
-        sums = jnp.stack([weight * residual, weight * old, weight], axis=-1)  # (rows, 3)
-        if growth.columns.shape[0] < r:
-            bins = bins[:, growth.columns]
-        _, count, columns, _ = growth.histogram.shape
-        column = jnp.arange(columns, dtype=jnp.int32)[None, :]
-        corner = (node - (2**level - 1)) * (count * columns)
-        at = corner[:, None] + bins.astype(jnp.int32) * columns + column
-        many = jnp.broadcast_to(sums[:, None, :], (size, columns, 3)).reshape(-1, 3)
-        flat = growth.histogram.reshape(-1, 3).at[at.ravel()].add(many, mode="promise_in_bounds")
-        histogram = flat.reshape(growth.histogram.shape)
-        next = jnp.where(growing, start + size, start)
-        growth = growth._replace(histogram=histogram, next=next)
-        state = state._replace(ring=ring, growth=growth)
-        return self._split(state, growing & (next >= state.filled))
-
-    def _split(self, state: TreesState, done: Array) -> TreesState:
-        """Return the state after all nodes of a level are split; the last level ends the tree."""
-        growth, dtype = state.growth, state.mean.dtype
-        ridge, least, rate, keep = (
-            jnp.asarray(setting, dtype)
-            for setting in (self.ridge, self.least, self.rate, self.keep)
-        )
+    def _split(self, state: TreesState, splits: Array) -> TreesState:
+        """Return the state after the nodes of a level were split; the last level ends the tree."""
+        growth, turn, dtype = state.growth, state.growth.turn, state.mean.dtype
+        settings = self.rate, self.keep, self.ridge, self.least
+        rate, keep, ridge, least = (jnp.asarray(setting, dtype) for setting in settings)
         together = min(TOGETHER, 2 ** (self.depth - 1))
 
-        def split(i: Array, carry):
+        def split(i: Array, carry: tuple[Trees, Array]) -> tuple[Trees, Array]:
             tree, gains = carry
             i = i * together
-            best = best_splits(
-                jax.lax.dynamic_slice_in_dim(growth.histogram, i, together), ridge, least
-            )
-            node = 2**growth.level - 1 + i
+            nodes = jax.lax.dynamic_slice_in_dim(growth.histogram, i, together)
+            best = best_splits(nodes, ridge, least)
             column = growth.columns[best.column]
             edge = state.edges[column, jnp.clip(best.bin - 1, 0, self.bins - 3)]
             threshold = jnp.where(best.bin > 0, edge, -jnp.inf)
             threshold = jnp.where(best.bin < self.bins - 1, threshold, jnp.inf)
-            res, old, n = best.sums[..., 0], best.sums[..., 1], best.sums[..., 2]
-            values = (rate * res + keep * old) / (n + ridge)
-
-            def put(array: Array, values: Array, place: Array) -> Array:
-                return jax.lax.dynamic_update_slice_in_dim(array, values, place, 0)
-
+            residual, old, weight = jnp.moveaxis(best.sums, -1, 0)
+            values = (rate * residual + keep * old) / (weight + ridge)
+            first = 2**growth.level - 1 + i
             tree = Trees(
-                put(tree.codes, 2 * column + best.missing, node),
-                put(tree.thresholds, threshold, node),
-                put(tree.values, values.ravel(), 2 * i),
+                _put(tree.codes, 2 * column + best.missing, first),
+                _put(tree.thresholds, threshold, first),
+                _put(tree.values, values.ravel(), 2 * i),
             )
             return tree, gains.at[column].add(best.gain)
 
-        count = jnp.where(done, -(-(2**growth.level) // together), 0)
-        tree, gains = jax.lax.fori_loop(0, count, split, (growth.tree, state.gains))
-        # The histogram is cleared once the loop before has read it.
-        count = count + jnp.minimum(0, tree.codes[0])
-        empty = jnp.zeros((together, *growth.histogram.shape[1:]), dtype)
-
         def clear(i: Array, histogram: Array) -> Array:
-            return jax.lax.dynamic_update_slice_in_dim(histogram, empty, i * together, 0)
+            empty = jnp.zeros((together, *histogram.shape[1:]), dtype)
+            return _put(histogram, empty, i * together)
 
+        count = jnp.where(splits, -(-(2**growth.level) // together), 0)
+        tree, gains = jax.lax.fori_loop(0, count, split, (growth.tree, state.gains))
+        count = count + jnp.minimum(tree.codes[0], 0)  # adds 0, once the histogram was read
         histogram = jax.lax.fori_loop(0, count, clear, growth.histogram)
-        ended = done & (growth.level + 1 >= self.depth)
-        turn = growth.turn
+
+        ends = splits & (growth.level + 1 == self.depth)
+        replaced = jnp.where(ends, turn, self.trees)  # beyond the last tree nothing is written
         trees = jax.tree.map(
-            lambda all, one: all.at[jnp.where(ended, turn, self.trees)].set(one, mode="drop"),
-            state.trees,
-            tree,
+            lambda all_, new: all_.at[replaced].set(new, mode="drop"), state.trees, tree
         )
-        columns, drawn = growth.columns, growth.drawn + ended.astype(jnp.int32)
-        gains = jnp.where(ended, FADING * gains, gains)
+        gains = jnp.where(ends, FADING * gains, gains)
+        drawn = growth.drawn + ends.astype(jnp.int32)
+        columns = growth.columns
         if len(columns) < len(gains):
-            columns = jax.lax.cond(
-                ended, lambda: self._draw(state, gains, len(columns), drawn), lambda: columns
-            )
+            varies = jnp.max(state.edges, axis=1) > -jnp.inf
+            draw = lambda: _drawn(gains, varies, len(columns), state.words, drawn)  # noqa: E731
+            columns = jax.lax.cond(ends, draw, lambda: columns)
         growth = Growth(
             tree, histogram, columns,
-            jnp.where(ended, 0, growth.level + done), jnp.where(done, 0, growth.next),
-            jnp.where(ended, (turn + 1) % self.trees, turn), drawn,
+            level=jnp.where(ends, 0, growth.level + splits.astype(jnp.int32)),
+            place=jnp.where(splits, 0, growth.place),
+            turn=jnp.where(ends, (turn + 1) % self.trees, turn),
+            drawn=drawn,
         )  # fmt: skip
         return state._replace(trees=trees, growth=growth, gains=gains)
 
-    def _draw(self, state: TreesState, gains: Array, count: int, drawn: Array) -> Array:
-        """Return the columns of the next tree: half by their gain, half at random."""
-        best = jax.lax.top_k(gains, count // 2)[1]
-        t = (drawn.astype(jnp.uint32), jnp.zeros((), jnp.uint32))
-        key = jax.random.wrap_key_data(state.words)
-        u = draws.uniform(key, t, len(gains), gains.dtype).at[best].set(-1)
-        others = jax.lax.top_k(u, count - count // 2)[1]
-        return jnp.concatenate([best, others]).astype(jnp.int32)
+
+def _or_nan(x: ArrayLike, state: TreesState) -> Array:
+    x = jnp.asarray(x, state.mean.dtype)
+    return jnp.where(usable(x), x, jnp.nan)
+
+
+def _put(array: Array, values: Array, start: Array) -> Array:
+    return jax.lax.dynamic_update_slice_in_dim(array, values, start, 0)
+
+
+def _added(histogram: Array, node: Array, bins: Array, sums: Array) -> Array:
+    """Return the histogram with the sums of each row added, in each column at the row's bin."""
+    _, count, columns, channels = histogram.shape
+    first = node[:, None] * count * columns + jnp.arange(columns, dtype=jnp.int32)[None, :]
+    at = (first + bins * columns).ravel()
+    many = jnp.broadcast_to(sums[:, None], (*bins.shape, channels)).reshape(-1, channels)
+    flat = histogram.reshape(-1, channels).at[at].add(many, mode="promise_in_bounds")
+    return flat.reshape(histogram.shape)
+
+
+def _drawn(gains: Array, varies: Array, count: int, words: Array, drawn: Array) -> Array:
+    """Return the columns of the next tree: half of them by their gain, half at random.
+
+    Columns that do not vary come last.
+    """
+    best = jax.lax.top_k(gains, count // 2)[1]
+    key, t = jax.random.wrap_key_data(words), (drawn.astype(jnp.uint32), jnp.uint32(0))
+    chance = draws.uniform(key, t, len(gains), gains.dtype)
+    chance = jnp.where(varies, chance, -1).at[best].set(-2)
+    others = jax.lax.top_k(chance, count - count // 2)[1]
+    return jnp.concatenate([best, others]).astype(jnp.int32)

@@ -1,0 +1,78 @@
+"""What boosted trees remember: the latest rows, and the tree that is being grown."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import DTypeLike
+
+from jboost.learners.forest.trees import Trees
+
+
+class Ring(NamedTuple):
+    """The latest rows, each in its place; all 0 at the start."""
+
+    x: Array  # (places, r), missing entries as NaN
+    bins: Array  # the bins of x, (places, r), uint8
+    target: Array  # d, (places,)
+    weight: Array  # (places,); 0 where there is no row yet
+    fitted: Array  # what all trees together say of the row, (places,)
+    old: Array  # what the tree that is being replaced says of the row, (places,)
+    node: Array  # the node of the row in the tree that is being grown, (places,), uint8
+    leaf: Array  # the leaf of the row in each tree, (M, places), uint8
+
+    @classmethod
+    def zeros(cls, places: int, num_features: int, trees: int, dtype: DTypeLike) -> "Ring":
+        numbers, columns = jnp.zeros(places, dtype), (places, num_features)
+        return cls(
+            jnp.zeros(columns, dtype),
+            jnp.zeros(columns, jnp.uint8),
+            numbers, numbers, numbers, numbers,
+            jnp.zeros(places, jnp.uint8),
+            jnp.zeros((trees, places), jnp.uint8),
+        )  # fmt: skip
+
+    def put(self, place: Array, row: "Ring") -> "Ring":
+        """Return the ring with a row in a place; beyond the last place, the ring as it is."""
+        *arrays, leaf = self
+        *values, leaves = row
+        pairs = zip(arrays, values, strict=True)
+        new = [array.at[place].set(value, mode="drop") for array, value in pairs]
+        return Ring(*new, leaf.at[:, place].set(leaves, mode="drop"))
+
+    def rows(self, start: Array, count: int, tree: Array) -> "Ring":
+        """Return the rows of some neighbouring places; ``leaf`` is that of one tree alone."""
+        *arrays, leaf = self
+        slices = [jax.lax.dynamic_slice_in_dim(array, start, count) for array in arrays]
+        return Ring(*slices, jax.lax.dynamic_slice(leaf, (tree, start), (1, count))[0])
+
+
+class Growth(NamedTuple):
+    """The tree that is being grown, and how far its growth has come; all 0 at the start."""
+
+    tree: Trees  # its nodes so far
+    histogram: Array  # of the nodes of this level, (2^(D−1), bins, columns, 3); see `best_splits`
+    columns: Array  # the columns of x that the tree may look at
+    level: Array  # the depth of the nodes whose histograms are being filled
+    place: Array  # the first place in the ring that was not yet looked at on this level
+    turn: Array  # the number of the tree that it will replace
+    drawn: Array  # how often columns were drawn
+
+    @classmethod
+    def zeros(cls, depth: int, bins: int, columns: int, dtype: DTypeLike) -> "Growth":
+        zero = jnp.zeros((), jnp.int32)
+        histogram = jnp.zeros((2 ** (depth - 1), bins, columns, 3), dtype)
+        tree = Trees.zeros(depth=depth, dtype=dtype)
+        return cls(
+            tree, histogram, jnp.arange(columns, dtype=jnp.int32), zero, zero, zero, zero
+        )
+
+
+class Schedule(NamedTuple):
+    """When rows are replaced and columns are cut into bins; all 0 at the start but ``wait``."""
+
+    place: Array  # where the next row is kept
+    filled: Array  # how many rows are kept
+    wait: Array  # how many rows are still to come before the columns are cut anew
+    turn: Array  # which columns are cut next; beyond the last one where none are

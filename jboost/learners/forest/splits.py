@@ -1,0 +1,70 @@
+"""The best split of a node, found in the histogram of its rows."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+LARGEST_GAIN = 1e30  # sums of absurd targets overflow when they are squared
+
+
+class Split(NamedTuple):
+    """The best splits of some nodes; every field has an entry for each node."""
+
+    column: Array  # the number of the column among those of the histogram
+    bin: Array  # rows in the bins above this one go right; the last bin where all go left
+    missing: Array  # 1 where missing values go right, 0 where they go left
+    gain: Array  # 0 where no split is better than none
+    sums: Array  # of the rows that go left and of those that go right, (…, 2, 3)
+
+
+def best_splits(histograms: Array, ridge: Array, least: Array) -> Split:
+    """Return the best split of each node.
+
+        gain = g²/(n + ridge) + (G − g)²/(N − n + ridge) − G²/(N + ridge)
+
+    Here n is the weight of the rows that go left and g the sum of what the tree is to learn of
+    them; N and G are those of all rows of the node. Both sides must weigh at least ``least``.
+
+    Args:
+      histograms: for each bin and column, the sums of w·residual, of w·old and of w, where w is the
+        weight of a row and residual + old what the tree is to learn: (nodes, bins, columns, 3). Bin
+        0 holds the missing values.
+    """
+    nodes, bins, columns, _ = histograms.shape
+    until = jnp.tril(jnp.ones((bins, bins), histograms.dtype))
+    below = jnp.matmul(until, histograms.reshape(nodes, bins, columns * 3))
+    below = below.reshape(histograms.shape)
+    total, absent = below[:, -1, 0], histograms[:, 0]
+
+    def best(left: Array) -> tuple[Array, Array]:
+        """Return the largest gain, and the number of the split that has it."""
+        gains = _gains(left, total, ridge, least).reshape(nodes, -1)
+        largest = jnp.max(gains, axis=1)
+        numbers = jnp.arange(bins * columns, dtype=jnp.int32)
+        first = jnp.where(gains == largest[:, None], numbers, bins * columns - 1)
+        return largest, jnp.min(first, axis=1)  # takes half the time of argmax
+
+    gain, split = best(below)  # missing values go left
+    nothing = jnp.zeros_like(gain), jnp.zeros_like(split)
+    is_missing = jnp.any(absent[..., 2] > 0)
+    other = jax.lax.cond(is_missing, lambda: best(below - absent[:, None]), lambda: nothing)
+    missing = (other[0] > gain).astype(jnp.int32)
+    gain = jnp.maximum(gain, other[0])
+    split = jnp.where(missing > 0, other[1], split)
+
+    node, number, column = jnp.arange(nodes, dtype=jnp.int32), split // columns, split % columns
+    left = below[node, number, column] - missing[:, None] * absent[node, column]
+    splits = gain > 0
+    left = jnp.where(splits[:, None], left, total)
+    sums = jnp.stack([left, total - left], axis=1)
+    return Split(column, jnp.where(splits, number, bins - 1), missing, gain, sums)
+
+
+def _gains(left: Array, total: Array, ridge: Array, least: Array) -> Array:
+    g, n = left[..., 0] + left[..., 1], left[..., 2]
+    G, N = (total[:, 0] + total[:, 1])[:, None, None], total[:, 2][:, None, None]
+    gain = g * (g / (n + ridge)) + (G - g) * ((G - g) / (N - n + ridge)) - G * (G / (N + ridge))
+    allowed = jnp.minimum(n, N - n) >= least
+    return jnp.where(allowed, jnp.clip(gain, 0, LARGEST_GAIN), 0)

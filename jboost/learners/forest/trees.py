@@ -1,0 +1,56 @@
+"""Trees in arrays, and the way of an input down to a leaf."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import DTypeLike
+
+
+class Trees(NamedTuple):
+    """Trees of depth D, along any leading axes. The children of node i are 2i + 1 and 2i + 2."""
+
+    codes: Array  # 2j for a node that looks at column j, 2j + 1 if missing values go right, int32
+    thresholds: Array  # values above go right, (…, 2^D − 1); ∞ where all go left
+    values: Array  # what each leaf adds to the estimate, (…, 2^D)
+
+    @classmethod
+    def zeros(cls, *axes: int, depth: int, dtype: DTypeLike) -> "Trees":
+        """Return trees that add nothing."""
+        nodes = 2**depth - 1
+        return cls(
+            jnp.zeros((*axes, nodes), jnp.int32),
+            jnp.full((*axes, nodes), jnp.inf, dtype),
+            jnp.zeros((*axes, nodes + 1), dtype),
+        )
+
+
+def children(node: Array, codes: Array, thresholds: Array, values: Array) -> Array:
+    """Return the child of each node to which a value of its column belongs."""
+    right = jnp.where(jnp.isnan(values), codes % 2, (values > thresholds).astype(jnp.int32))
+    return 2 * node + 1 + right
+
+
+def leaves(trees: Trees, x: Array) -> Array:
+    """Return the number of the leaf to which x belongs, in each tree."""
+    count, nodes = trees.thresholds.shape
+    roots = jnp.arange(count, dtype=jnp.int32) * nodes  # among the nodes of all trees
+    codes, thresholds = trees.codes.ravel(), trees.thresholds.ravel()
+
+    def down(_: Array, node: Array) -> Array:
+        code = codes[roots + node]
+        return children(node, code, thresholds[roots + node], x[code // 2])
+
+    start = jnp.zeros(count, jnp.int32)
+    return jax.lax.fori_loop(0, nodes.bit_length(), down, start) - nodes
+
+
+def node_of(tree: Trees, x: Array, depth: Array) -> Array:
+    """Return the node of one tree that x reaches after ``depth`` steps down."""
+
+    def down(_: Array, node: Array) -> Array:
+        code = tree.codes[node]
+        return children(node, code, tree.thresholds[node], x[code // 2])
+
+    return jax.lax.fori_loop(0, depth, down, jnp.zeros((), jnp.int32))
