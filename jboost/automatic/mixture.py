@@ -210,7 +210,9 @@ class Mixture(Learner):
         firsts = combined.replace(raw=combined.raw[:m])
         last = state.last
         if self.last is not None:
+            # Before the first answer the mix knows nothing, not even the size of d.
             left = once.with_input(seen, takes_missing=True).with_target(near - p)
+            left = left.only_if(state.past.count > 0)
             last = self.last.learn(state.last, left)
         bare = sample.replace(raw=jnp.zeros(0, d.dtype), takes_missing=True)
         return MixtureState(

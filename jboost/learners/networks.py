@@ -1,6 +1,7 @@
-"""The networks of the library: a perceptron, and any function that a user writes."""
+"""The networks of the library: two perceptrons, and any function that a user writes."""
 
 import inspect
+import itertools
 from collections.abc import Callable
 
 import jax
@@ -62,6 +63,52 @@ class Perceptron(Network):
 
 
 @model
+class Rectified(Network):
+    """Layers of rectified linear units, and a line on top.
+
+        h₀ = x,    h_i = max(0, W_i h_{i−1} + b_i),    f(x) = vᵀh_n + c
+
+    It starts with W_i of variance 2/(width of h_{i−1}), a small v and no constants, made for inputs
+    of variance 1.
+
+    Args:
+      hidden: the widths of h₁ … h_n, each at least 1.
+
+    >>> net = Rectified((4, 2))
+    >>> params = net.init(3, jnp.float32, jax.random.key(0))
+    >>> [layer["W"].shape for layer in params], net.apply(params, jnp.ones(3)).shape
+    ([(4, 3), (2, 4), (1, 2)], ())
+    """
+
+    hidden: tuple[int, ...] = static(default=(64, 32))
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.hidden, tuple | list) or not self.hidden:
+            wish = "a tuple of widths such as (64, 32)"
+            raise TypeError(f"hidden must be {wish}; got {checks.shown(self.hidden)}")
+        widths = [checks.whole("hidden", width, at_least=1) for width in self.hidden]
+        checks.assign(self, hidden=tuple(widths))
+
+    def init(self, num_features: int, dtype: DTypeLike, key: Key) -> Params:
+        widths = (num_features, *self.hidden, 1)
+        sizes = [a * b for a, b in itertools.pairwise(widths)]
+        drawn = jax.random.normal(required_key(key), (sum(sizes),), jnp.float32)
+        starts = itertools.accumulate(sizes, initial=0)
+        layers = []
+        for (a, b), start in zip(itertools.pairwise(widths), starts, strict=False):
+            W = (2 / a) ** 0.5 * drawn[start : start + a * b].reshape(b, a)
+            layers.append({"W": W, "b": jnp.zeros(b, jnp.float32)})
+        layers[-1]["W"] = 0.1 * layers[-1]["W"]
+        return jax.tree.map(lambda leaf: leaf.astype(dtype_of(dtype)), layers)
+
+    def apply(self, params: Params, x: Array) -> Array:
+        *layers, top = params
+        for layer in layers:
+            x = jnp.maximum(jnp.matmul(layer["W"], x) + layer["b"], 0)
+        return (jnp.matmul(top["W"], x) + top["b"])[0]
+
+
+@model
 class Function(Network):
     """A network that the user's function computes; see :class:`jboost.Gradient`.
 
@@ -97,6 +144,18 @@ class Function(Network):
         if y.size != 1:
             raise ValueError(f"apply must return one number; got an array of shape {y.shape}")
         return y.reshape(())
+
+
+def unravelled(network: Network, theta: Array, num_features: int) -> Params:
+    """Return all parameters of a network, which lie in one array, as the network has them."""
+    like = jax.eval_shape(lambda: network.init(num_features, theta.dtype, jax.random.key(0)))
+    leaves, structure = jax.tree.flatten(like)
+    ends = itertools.accumulate(leaf.size for leaf in leaves)
+    params = [
+        theta[end - leaf.size : end].reshape(leaf.shape)
+        for end, leaf in zip(ends, leaves, strict=True)
+    ]
+    return structure.unflatten(params)
 
 
 def check_start(name: str, start: Callable[..., Params] | Params) -> None:

@@ -1,122 +1,146 @@
-"""Replay: a network that learns each row many times, from a ring of the latest rows."""
+"""Replay: a network that learns from the latest rows again and again."""
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
+from jax.flatten_util import ravel_pytree
 from jax.typing import ArrayLike
 
-from jboost.core import DType, Key, Learner, Number, Sample, checks, draws, model, static
+from jboost.core import DType, Key, Learner, Network, Number, Sample, checks, draws, model, static
 from jboost.core.learner import required_key
-from jboost.core.numerics import dtype_of, known
+from jboost.core.numerics import dtype_of, known, usable
+from jboost.learners.networks import Rectified, unravelled
 
-FIRST, SECOND, TINY = 0.9, 0.999, 1e-8  # Adam's memories, and what it adds to a root
-SLOWER = 2000.0  # steps after which the step size has fallen by √2
-FARTHEST = 3.0  # errors beyond this count as this
-LEAST_SHARE, AT_FIRST = 0.01, 10.0  # of the newest weights in their average: max(.01, 10/(10 + t))
+B1, B2, EPSILON = 0.9, 0.999, 1e-8  # Adam's, as its authors chose them
+HALVING = 2000.0  # steps: the step size falls as 1/√(1 + t/2000)
+FARTHEST = 3.0  # errors larger than this count as this: targets have about unit size
+AVERAGED = 100.0  # how many of the latest parameters are averaged; early on t/10 of them
 HEAVIEST = 10.0  # the most that a row may weigh
 
 
 class ReplayState(NamedTuple):
-    params: Array  # all weights of the network, (p,)
-    average: Array  # their running average, (p,)
-    mean: Array  # Adam's mean of gradients, (p,)
-    square: Array  # and of their squares, (p,)
-    x: Array  # the ring, (rows, r)
-    d: Array
-    weight: Array
-    place: Array
-    filled: Array
-    steps: Array
-    words: Array
+    """The state of a network that learns by replay. Rows, moments and counts start at 0."""
+
+    theta: Array  # all parameters in one array, (p,), as the network starts them
+    average: Array  # of the latest parameters, (p,), as the network starts them
+    m: Array  # the running mean of gradients, (p,)
+    v: Array  # the running mean of squared gradients, (p,)
+    x: Array  # the latest inputs, (rows, r)
+    d: Array  # their targets, (rows,)
+    weight: Array  # their weights, (rows,)
+    place: Array  # where the next row is kept
+    filled: Array  # how many rows are kept
+    steps: Array  # t, how many steps were taken
+    words: Array  # of the key by which rows are drawn
 
 
 @model
 class Replay(Learner):
-    """TODO"""
+    """A network under Adam, which at each sample learns the newest row and some of the latest ones.
 
+        g = mean of w e ∂f/∂θ over the newest row and n − 1 rows that are drawn from a ring
+        θ ← θ − μ_t (Adam's direction for g + κ θ),    μ_t = μ/√(1 + t/2000)
+
+    Here e = f(x) − d, within ±3. This is reuse of data in the paper's sense: each row is learned
+    many times, but mixed with others, so that it is not learned by heart. The prediction is the
+    mean of two: by θ, and by the average of the latest θ, which is calmer. Give it inputs and
+    targets of about unit size: ``pipeline(Scale(), ScaleTarget(Replay()))``.
+
+    Stability: Adam's steps are bounded by μ_t in each parameter, and the decay bounds θ. A step
+    after which a parameter would not be finite is not taken. The weight of a sample counts up to
+    10.
+
+    Args:
+      network: a :class:`jboost.networks.Rectified`, or any other network.
+      rows: how many of the latest rows may be drawn, at least 1.
+      batch: n ≥ 1, rows of a step.
+      step_size: μ > 0.
+      decay: κ ≥ 0.
+
+    >>> import jax, jboost as jb
+    >>> xs, ds = jb.streams.duffing(2000)
+    >>> model = jb.pipeline(jb.Scale(), jb.ScaleTarget(jb.Replay(jb.networks.Rectified((16,)))))
+    >>> bool(jb.mse(model, xs, ds, jax.random.key(0)) < 0.5 * jb.mse(jb.Newton(0.99), xs, ds))
+    True
+
+    References: L.-J. Lin, Self-improving reactive agents, Machine Learning 1992; D. Kingma, J. Ba,
+    Adam, ICLR 2015.
+    """
+
+    network: Network = Rectified()
     rows: int = static(default=2048)
     batch: int = static(default=32)
-    hidden: tuple[int, int] = static(default=(64, 32))
     step_size: Number = 0.01
     decay: Number = 0.1
+
+    def __post_init__(self) -> None:
+        network = checks.of_kind(Network, "a network such as jboost.networks.Rectified((64, 32))")
+        count = checks.a_whole_number(at_least=1)
+        checks.fields(self, network=network, rows=count, batch=count)
+        checks.fields(self, step_size=checks.a_number(above=0), decay=checks.a_number(at_least=0))
 
     @property
     def needs_key(self) -> bool:
         return True
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> ReplayState:
-        dtype = dtype_of(dtype)
-        params = []
-        sizes = (num_features, *self.hidden, 1)
-        total = sum((a + 1) * b for a, b in zip(sizes, sizes[1:]))
-        drawn = jax.random.normal(required_key(key), (total,), jnp.float32).astype(dtype)
-        scale = np.concatenate([
-            np.full((a + 1) * b, 0.0) + np.repeat([(2 / a) ** 0.5, 0.0], [a * b, b])
-            for a, b in zip(sizes, sizes[1:])
-        ])
-        scale[-(sizes[-2] + 1):] *= 0.1
-        params = drawn * jnp.asarray(scale, dtype)
-        zeros = jnp.zeros_like(params)
-        zero = jnp.zeros((), jnp.int32)
-        ring = jnp.zeros(self.rows, dtype)
-        return ReplayState(
-            params, params, zeros, zeros, jnp.zeros((self.rows, num_features), dtype), ring, ring,
-            zero, zero, zero, jax.random.key_data(key).ravel()[:2],
-        )
-
-    def apply(self, params: Array, x: Array) -> Array:
-        sizes, at = (x.shape[-1], *self.hidden, 1), 0
-        for number, (a, b) in enumerate(zip(sizes, sizes[1:])):
-            W = params[at : at + a * b].reshape(a, b)
-            c = params[at + a * b : at + a * b + b]
-            at += (a + 1) * b
-            x = x @ W + c
-            if number < len(sizes) - 2:
-                x = jnp.maximum(x, 0)
-        return x[..., 0]
+        dtype, key = dtype_of(dtype), required_key(key)
+        theta, _ = ravel_pytree(self.network.init(num_features, dtype, key))
+        zeros, rows, zero = jnp.zeros_like(theta), jnp.zeros(self.rows, dtype), jnp.int32(0)
+        x = jnp.zeros((self.rows, num_features), dtype)
+        words = jax.random.key_data(key).ravel()[:2]
+        return ReplayState(theta, theta, zeros, zeros, x, rows, rows, zero, zero, zero, words)
 
     def predict(self, state: ReplayState, x: ArrayLike) -> Array:
-        x = known(x, state.params.dtype)
-        y = jax.vmap(self.apply, (0, None))(jnp.stack([state.params, state.average]), x)
-        y = jnp.mean(y)
+        x, both = known(x, state.theta.dtype), jnp.stack([state.theta, state.average])
+        y = jnp.mean(jax.vmap(lambda theta: self._f(theta, x))(both))
         return known(y, y.dtype)
 
     def learn(self, state: ReplayState, sample: Sample) -> ReplayState:
-        dtype, counts = state.params.dtype, sample.counts
-        x, d = sample.x, sample.d
-        weight = jnp.minimum(sample.weight * jnp.asarray(sample.repeats, dtype), HEAVIEST)
+        dtype, counts = state.theta.dtype, sample.counts
+        newest = sample.x, sample.d, jnp.minimum(sample.weight * _number(sample, dtype), HEAVIEST)
         once = counts.astype(jnp.int32)
-        at = jnp.where(counts, state.place, self.rows)
-        ring_x = state.x.at[at].set(x, mode="drop")
-        ring_d = state.d.at[at].set(d, mode="drop")
-        ring_w = state.weight.at[at].set(weight, mode="drop")
-        filled = jnp.minimum(state.filled + once, self.rows)
+        place = jnp.where(counts, state.place, self.rows)  # beyond the ring nothing is written
+        ring = tuple(
+            array.at[place].set(value, mode="drop")
+            for array, value in zip((state.x, state.d, state.weight), newest, strict=True)
+        )
         steps = state.steps + once
-        t = (steps.astype(jnp.uint32), jnp.zeros((), jnp.uint32))
-        u = draws.uniform(jax.random.wrap_key_data(state.words), t, self.batch - 1, dtype)
-        others = jnp.minimum((u * filled).astype(jnp.int32), jnp.maximum(filled - 1, 0))
-        xs = jnp.concatenate([x[None], ring_x[others]])
-        ds = jnp.concatenate([d[None], ring_d[others]])
-        ws = jnp.concatenate([weight[None], ring_w[others]])
+        filled = jnp.minimum(state.filled + once, self.rows)
+        drawn = self._drawn(state.words, steps, filled)
+        pairs = zip(newest, ring, strict=True)
+        batch = [jnp.concatenate([value[None], array[drawn]]) for value, array in pairs]
+        after = self._step(state, *batch, jnp.maximum(steps, 1).astype(dtype))
+        learned = counts & jnp.all(usable(jnp.stack(after)))
+        after = [jnp.where(learned, new, old) for new, old in zip(after, state[:4], strict=True)]
+        place = (state.place + once) % self.rows
+        return ReplayState(*after, *ring, place, filled, steps, state.words)
 
-        y, back = jax.vjp(lambda params: self.apply(params, xs), state.params)
-        (gradient,) = back(ws * jnp.clip(y - ds, -FARTHEST, FARTHEST) / self.batch)
-        n = steps.astype(dtype)
-        mean = FIRST * state.mean + (1 - FIRST) * gradient
-        square = SECOND * state.square + (1 - SECOND) * gradient**2
-        first, second = 1 - FIRST**n, 1 - SECOND**n
-        direction = (mean / first) / (jnp.sqrt(square / second) + TINY)
-        step = jnp.asarray(self.step_size, dtype) / jnp.sqrt(1 + n / SLOWER)
-        params = state.params - step * (direction + jnp.asarray(self.decay, dtype) * state.params)
-        average = state.average + jnp.maximum(LEAST_SHARE, AT_FIRST / (AT_FIRST + n)) * (
-            params - state.average
-        )
-        new = params, average, mean, square
-        learned = counts & jnp.all(jnp.isfinite(params)) 
-        new = [jnp.where(learned, a, b) for a, b in zip(new, state[:4], strict=True)]
-        return ReplayState(
-            *new, ring_x, ring_d, ring_w, (state.place + once) % self.rows, filled, steps, state.words
-        )
+    def _step(
+        self, state: ReplayState, x: Array, d: Array, weight: Array, t: Array
+    ) -> tuple[Array, Array, Array, Array]:
+        """Return θ, its average and Adam's means after the t-th step."""
+        theta, average, m, v = state[:4]
+        y, backward = jax.vjp(lambda theta: jax.vmap(lambda x: self._f(theta, x))(x), theta)
+        (g,) = backward(weight * jnp.clip(y - d, -FARTHEST, FARTHEST) / self.batch)
+        m, v = B1 * m + (1 - B1) * g, B2 * v + (1 - B2) * g * g
+        direction = (m / (1 - B1**t)) / (jnp.sqrt(v / (1 - B2**t)) + EPSILON)
+        mu = jnp.asarray(self.step_size, theta.dtype) / jnp.sqrt(1 + t / HALVING)
+        theta = theta - mu * (direction + jnp.asarray(self.decay, theta.dtype) * theta)
+        share = jnp.maximum(1 / AVERAGED, 10 / (10 + t))
+        return theta, average + share * (theta - average), m, v
+
+    def _drawn(self, words: Array, steps: Array, filled: Array) -> Array:
+        """Return the places of the rows that are learned beside the newest."""
+        t = steps.astype(jnp.uint32), jnp.uint32(0)
+        u = draws.uniform(jax.random.wrap_key_data(words), t, self.batch - 1, jnp.float32)
+        return jnp.minimum((u * filled).astype(jnp.int32), jnp.maximum(filled - 1, 0))
+
+    def _f(self, theta: Array, x: Array) -> Array:
+        return self.network.apply(unravelled(self.network, theta, x.shape[0]), x)
+
+
+def _number(sample: Sample, dtype: DType) -> Array:
+    return jnp.asarray(sample.repeats, dtype)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +15,7 @@ from jboost.core import DType, Key, Learner, Network, Sample, checks, model, sta
 from jboost.core.learner import Params, required_key
 from jboost.core.numerics import dtype_of, known, usable
 from jboost.core.products import dot
-from jboost.learners.networks import Function, Perceptron, check_start
+from jboost.learners.networks import Function, Perceptron, check_start, unravelled
 from jboost.learners.newton import Newton, NewtonState
 
 if TYPE_CHECKING:  # importing jboost takes longer with optax than without
@@ -204,11 +203,4 @@ class GaussNewton(Learner):
 
     def _f(self, theta: Array, x: Array) -> Array:
         """Return f(x) for all parameters in one array."""
-        like = jax.eval_shape(lambda: self.network.init(x.shape[0], theta.dtype, jax.random.key(0)))
-        leaves, structure = jax.tree.flatten(like)
-        ends = itertools.accumulate(leaf.size for leaf in leaves)
-        params = [
-            theta[end - leaf.size : end].reshape(leaf.shape)
-            for end, leaf in zip(ends, leaves, strict=True)
-        ]
-        return self.network.apply(structure.unflatten(params), x)
+        return self.network.apply(unravelled(self.network, theta, x.shape[0]), x)
