@@ -22,7 +22,17 @@ from jboost.core import Learner, Transform, model, static
 from jboost.core import metrics as metrics
 from jboost.core.squared_errors import ase
 from jboost.engine.cache import cache
-from jboost.learners import NLMS, SGD, ForwardNewton, GaussNewton, Gradient, Newton, PiecewiseLinear
+from jboost.learners import (
+    NLMS,
+    SGD,
+    BoostedTrees,
+    ForwardNewton,
+    GaussNewton,
+    Gradient,
+    Newton,
+    PiecewiseLinear,
+    Replay,
+)
 from jboost.learners import networks as networks
 from jboost.paper import streams
 from jboost.running.run import mse, run
@@ -30,6 +40,7 @@ from jboost.transforms import (
     Bias,
     Impute,
     Lags,
+    Past,
     Polynomial,
     RandomFourier,
     Scale,
@@ -41,6 +52,7 @@ from jboost.wrappers import intervals as intervals
 from jboost.wrappers.change import OnChange
 from jboost.wrappers.delayed import Delayed, Pending
 from jboost.wrappers.intervals import Intervals
+from jboost.wrappers.memory import GrowingMemory
 from jboost.wrappers.robust import Huber
 from jboost.wrappers.scored import Scored
 from jboost.wrappers.selftuning import SelfTuning
@@ -93,10 +105,10 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "BOA", "EWA", "NLMS", "NSGD", "SGD", "Bias", "Budget", "DataReuse", "Delayed", "ForwardNewton",
-    "GaussNewton", "Gradient", "Huber", "Impute", "Intervals", "Lags", "Learner", "MLPoly",
-    "Newton", "OnChange", "Pending", "PiecewiseLinear", "PoissonReuse", "Polynomial",
-    "RandomFourier", "RandomUpdate", "Refined", "Scale", "ScaleAlike", "ScaleTarget", "Scored",
+    "BOA", "EWA", "NLMS", "NSGD", "SGD", "Bias", "BoostedTrees", "Budget", "DataReuse", "Delayed",
+    "ForwardNewton", "GaussNewton", "Gradient", "GrowingMemory", "Huber", "Impute", "Intervals",
+    "Lags", "Learner", "MLPoly", "Newton", "OnChange", "Past", "Pending", "PiecewiseLinear",
+    "PoissonReuse", "Polynomial", "RandomFourier", "RandomUpdate", "Refined", "Replay", "Scale", "ScaleAlike", "ScaleTarget", "Scored",
     "Select", "SelfTuning", "Transform", "Uniform", "WeightColumn", "Weighted", "ase", "auto",
     "bnm_dr", "bnm_ru", "bnm_wu", "boost", "bsgd_dr", "bsgd_ru", "bsgd_wu", "cache", "datasets",
     "hypergradient", "load", "model", "mse", "pipeline", "run", "save", "static", "streams",

@@ -4,11 +4,12 @@ The defaults are meant for standardised numbers, as :func:`wrapped` lets a model
 """
 
 import difflib
+import functools
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from jboost.automatic import SIZES, auto
+from jboost.automatic import auto
 from jboost.boosting import models
 from jboost.core import Learner, checks
 from jboost.learners import NLMS, SGD, ForwardNewton, Newton
@@ -63,12 +64,20 @@ _BOOST = {
 _BSGD, _BNM = _BOOST | _STEP, _BOOST | _NEWTON
 _REUSE = {"max_reuse": Setting(5, "≥ 1", "K, how often a sample is used at most")}
 _AUTO = {
-    "size": Setting(SIZES["medium"], "≥ 1", "about how many parameters each network has"),
-    "seed": Setting(0, "≥ 0", "the seed from which the networks start"),
+    "seed": Setting(0, "≥ 0", "the seed of what is drawn at random"),
 }
 
 CATALOGUE: dict[str, NamedModel] = {
     "auto": NamedModel("a mixture with nothing to tune, for any stream", auto, _AUTO, raw=True),
+    "auto_small": NamedModel(
+        "auto without trees: quicker", functools.partial(auto, "small"), _AUTO, raw=True
+    ),
+    "auto_large": NamedModel(
+        "auto with a longer memory, for long streams",
+        functools.partial(auto, "large"),
+        _AUTO,
+        raw=True,
+    ),
     "sgd": NamedModel("stochastic gradient descent", SGD, _STEP),
     "nlms": NamedModel("normalised least mean squares", NLMS, _LARGE_STEP),
     "newton": NamedModel("Newton's method: recursive least squares", Newton, _NEWTON),

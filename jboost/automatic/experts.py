@@ -1,43 +1,63 @@
 """auto: a model with nothing to tune.
 
-    x → ┬ lines:     NLMS at two steps, Newton at four memories
-        ├ networks:  four perceptrons under Gauss–Newton, on the best columns
-        └ cubic:     products of the best columns under Newton, of targets in units that hold
-             → Refined, a convex mix and what least squares adds to it → d̂
+    x, past answers → ┬ lines:    Newton at four memories
+                      ├ network:  perceptrons under Gauss–Newton, on the best columns
+                      ├ kernel:   random Fourier features under least squares, of a growing memory
+                      ├ replay:   a network that learns the latest rows again and again
+                      ├ naive:    the last value, and what the seasons suggest
+                      └ trees:    boosted trees of what the mix of all others leaves
+                           → Refined, a convex mix and what least squares adds to it → d̂
 
 Inputs and targets are scaled by the past of the stream, so the same settings suit streams of any
-units. Streams differ in how smooth they are, how fast they change and how long they are. The
-experts span these differences, and the mix chooses among them.
+units. Streams differ in how smooth they are, how fast they change, how long they are and how much
+their past tells. The experts span these differences, and the mix chooses among them.
 """
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jboost.automatic.mixture import RAW, Expert, mixture
+from jboost.automatic.kernel import WithFourier
+from jboost.automatic.mixture import NAIVE, Expert, mixture
 from jboost.combiners.convex import BOA
 from jboost.combiners.refined import Refined
-from jboost.core import DType, Key, Learner, Sample, State, Transform, Wrapper, checks, model, static
-from jboost.core.numerics import dtype_of, real
-from jboost.learners.forest.boosted import BoostedTrees
-from jboost.learners.replay import Replay
+from jboost.core import DType, Key, Learner, Sample, State, checks, model, static
 from jboost.core.learner import instance
-from jboost.learners.networks import Perceptron
+from jboost.learners.forest.boosted import BoostedTrees
+from jboost.learners.networks import Perceptron, Rectified
 from jboost.learners.newton import Newton
-from jboost.learners.sgd import NLMS
+from jboost.learners.replay import Replay
 from jboost.learners.trainers import GaussNewton
-from jboost.transforms import Bias, Polynomial, RandomFourier, Scale, Select
+from jboost.transforms import Bias, Polynomial, Scale, Select
+from jboost.transforms.past import Past
 from jboost.transforms.pipelines import pipeline
+from jboost.wrappers.memory import GrowingMemory
+
+
+class Size(NamedTuple):
+    """What an auto of some size has."""
+
+    parameters: int  # of a network under Gauss–Newton
+    memories: tuple[float, ...]  # the forgetting factors of these networks
+    products: bool  # whether it has an expert of products of columns
+    features: int  # random features of the kernel; 0 for no such expert
+    replay: Replay | None
+    trees: BoostedTrees | None
+
 
 # experiments/bench/accuracy.py and auto_streams.py measure what these settings give.
-SIZES = {"small": 60, "medium": 150, "large": 300}  # parameters of a network
-STEPS = (0.03, 0.3)  # step sizes of the lines under NLMS
-MEMORIES = (1.0, 0.999, 0.99, 0.95)  # forgetting factors of the lines under Newton
-MEMORIES_OF_NETWORKS = (0.9995, 0.9995, 0.998, 0.99)  # likewise; the networks start differently
+SIZES = {
+    "small": Size(60, (0.9995, 0.9995, 0.998, 0.99), True, 0, None, None),
+    "medium": Size(150, (0.9995,), False, 200, Replay(), BoostedTrees()),
+    "large": Size(
+        300, (0.9995, 0.998), False, 400,
+        Replay(Rectified((128, 64)), rows=16384, decay=0.03),
+        BoostedTrees(trees=128, rows=16384, work=16384),
+    ),
+}  # fmt: skip
+MEMORIES = (1.0, 0.999, 0.99, 0.95)  # forgetting factors of the lines
 COLUMNS_OF_NETWORKS = 40
 COLUMNS_OF_PRODUCTS = 8  # 164 products of up to three
 TARGETS = (Scale(), Scale("held", clip=10.0))  # how targets are scaled
@@ -88,63 +108,57 @@ class Seeded(Learner):
         return jax.random.key(self.seed) if key is None else key
 
 
-def experts(size: str | int = "medium") -> dict[str, Expert]:
-    """Return the experts of :func:`auto` by name."""
+def experts(size: str = "medium") -> dict[str, Expert]:
+    """Return the experts of :func:`auto` that learn by themselves, by name.
+
+    Experts of one kind are neighbours.
+    """
+    of = SIZES[checks.choice("size", size, tuple(SIZES))]
     by_name: dict[str, Expert] = {}
     for beta in MEMORIES:
         line = pipeline(Bias(), Newton(beta, ridge=0.1))
-        by_name[f"line, memory {_memory(beta)}"] = Expert(line, "past")
-    if isinstance(size, str):
-        size = SIZES[checks.choice("size", size, tuple(SIZES))]
-    network = Perceptron(parameters=checks.whole("size", size, at_least=1))
-    learner = GaussNewton(network, Newton(0.9995, ridge=1.0))
-    by_name["network"] = Expert(pipeline(Select(COLUMNS_OF_NETWORKS), learner))
-    fourier = pipeline(Kernel(200), Lengthening(Newton(0.995, ridge=1.0, max_variance=10.0, storage="covariance")))
-    by_name["kernel"] = Expert(fourier)
-    by_name["replay"] = Expert(Replay(), "past")
+        by_name[f"line, memory {_memory(beta)}"] = Expert(line, past=True)
+    network = Perceptron(parameters=of.parameters)
+    for number, beta in enumerate(of.memories, 1):
+        learner = GaussNewton(network, Newton(beta, ridge=1.0))
+        name = f"network {number}, memory {_memory(beta)}"
+        by_name[name] = Expert(pipeline(Select(COLUMNS_OF_NETWORKS), learner))
+    if of.features:
+        squares = Newton(0.995, ridge=1.0, max_variance=10.0, storage="covariance")
+        kernel = pipeline(WithFourier(of.features), GrowingMemory(squares, rate=0.25))
+        by_name["kernel"] = Expert(kernel)
+    if of.replay is not None:
+        by_name["replayed network"] = Expert(of.replay, past=True)
+    if of.products:
+        products = Select(COLUMNS_OF_PRODUCTS), Polynomial(3), Bias()
+        cubic = pipeline(*products, Newton(0.99, ridge=0.01))
+        by_name["products of columns"] = Expert(cubic, taught=HOLDING)
     return by_name
 
 
-def auto(size: str | int = "medium", *, seed: int = 0, last: bool = True) -> Seeded:
-    """Make a learner with nothing to tune, for raw streams of any scale."""
+def names(size: str = "medium") -> list[str]:
+    """Return the names of all estimates of :func:`auto`, in the order in which it reports them."""
+    last = [] if SIZES[size].trees is None else ["trees"]
+    return [*experts(size), *NAIVE, *last]
+
+
+def auto(size: str = "medium", *, seed: int = 0) -> Seeded:
+    """Make a learner with nothing to tune, for raw streams of any scale.
+
+    Args:
+      size: "small" has no trees and takes microseconds; "medium"; or "large", which remembers four
+        times as many rows, for long streams. experiments/bench/accuracy.md has times and errors.
+      seed: the seed of the draws where a run has no key: the networks start at random.
+
+    >>> import jboost as jb
+    >>> xs, ds = jb.streams.duffing(300)
+    >>> state, trace = jb.run(auto("small"), 1e3 * xs, 5 + 1e-3 * ds)
+    >>> trace.prediction.shape
+    (300,)
+    """
     learners = [*experts(size).values()]
-    last = BoostedTrees() if last else None
-    refined = Refined()
-    return Seeded(mixture(Scale(), TARGETS, learners, BOA(), last, refined), seed)
-
-
-@model
-class Kernel(Transform):
-    count: int = static(default=200)
-
-    @property
-    def needs_key(self): return True
-    def width(self, n): return n + 1 + self.count
-    def init(self, num_features, dtype=None, *, key=None):
-        return RandomFourier(self.count).init(num_features, dtype, key=key)
-    def apply(self, state, x):
-        x = real(x)
-        r = x.shape[0]
-        f = (2 * (r + 1) / self.count) ** 0.5 * jnp.cos(state.W @ x / r**0.5 + state.b)
-        return jnp.concatenate([x, jnp.ones(1, x.dtype), f])
-
-
-class LengtheningState(NamedTuple):
-    count: Array
-    learner: State
-
-
-@model
-class Lengthening(Wrapper):
-    learner: Learner
-    rate: float = 0.25
-    def init(self, num_features, dtype=None, *, key=None):
-        s = self.learner.init(num_features, dtype, key=key)
-        return LengtheningState(jnp.zeros((), dtype_of(dtype)), s)
-    def learn(self, state, sample):
-        memory = 1 / (1 - self.learner.forgetting) + self.rate * state.count
-        learner = dataclasses.replace(self.learner, forgetting=1 - 1 / memory)
-        return LengtheningState(state.count + sample.counts, learner.learn(state.learner, sample))
+    mixed = mixture(Scale(), TARGETS, Past(), learners, BOA(), SIZES[size].trees, Refined())
+    return Seeded(mixed, seed)
 
 
 def _memory(forgetting: float) -> str:

@@ -1,12 +1,14 @@
 """A mixture of experts that share the scaling and the past of the stream.
 
-    x, answers → views: x′ scaled, (x′, past′), (x, past) → experts → first mix p ┐
-                                       (x, past, p, estimates) → trees of d − p  ┴→ combiner → d̂
+    x → x′, scaled once;  d → d′ in a few kinds of units;  answers → past, found once
+        → experts, and naive estimates → y → first mix p ─┬→ combiner → d̂
+                  (x, past, p, some of y) → trees of d − p ┘
 
-It is a booster with dependence 0, in which every λ is 1. But what its experts would each compute
-for themselves is computed, and compiled, once.
+It is a booster with dependence 0, in which every λ is 1, followed by a learner of what the experts
+leave. What the experts would each compute for themselves is computed, and compiled, once.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,21 +20,20 @@ from jax.typing import ArrayLike
 from jboost.boosting import copies
 from jboost.combiners.mean import from_mean
 from jboost.core import DType, Key, Learner, Sample, State, draws, model, static
-from jboost.core.numerics import known, real, usable
+from jboost.core.numerics import known, usable
 from jboost.transforms.past import Past, PastState
 from jboost.transforms.scale import Scale, Units
 
 COMBINED = Scale(clip=10.0)  # how far estimates may lie from the mean of d where they are combined
-RAW = -1  # taught in the units of the stream
-NAIVE = ("last value", "value one season ago", "last value and the season's change")
+NAIVE = ("last value", "value a season ago", "last value and the season's change")
 
 
 class Expert(NamedTuple):
-    """A learner of a mixture, what it sees and in which units it is taught."""
+    """A learner of a mixture."""
 
     learner: Learner
-    sees: str = "x"  # "x", scaled; "past", scaled x and past answers; "raw", both as they came
-    taught: int = 0  # the number of the scale of the target, or RAW
+    past: bool = False  # whether it sees past answers beside x
+    taught: int = 0  # the number of the scale of d that it learns by
 
 
 class MixtureState(NamedTuple):
@@ -42,37 +43,46 @@ class MixtureState(NamedTuple):
     targets: tuple[Units, ...]  # of d, by each of the scales of the target
     past: PastState
     learners: tuple[State, ...]  # the stacked states of each group of experts
-    first: State  # of the first mix
-    last: State  # of the learner of what the first mix leaves
+    first: State  # of the mix of the experts' estimates
+    last: State  # of the learner of what that mix leaves; () without one
     combiner: State
+
+
+class Views(NamedTuple):
+    """What experts see of a sample."""
+
+    x: Array  # scaled; 0, the mean, where missing
+    with_past: Array  # the same and the past in units of the target, 0 where there is none
+    raw: Array  # x and the past as they came, NaN where missing
 
 
 @model
 class Mixture(Learner):
-    """Experts of x and d in common units, and a combiner of their estimates."""
+    """Experts of x and d in common units, a learner of what they leave, and a combiner of all.
+
+    It is made by :func:`mixture`. An expert's estimate is put back into the units of d, as these
+    change from sample to sample. The combiner then sees all estimates, and d, in the newest units
+    of the first scale of d. A missing entry of x is the column's mean. Like a booster it reports y,
+    e, lam and z.
+    """
 
     inputs: Scale  # how the columns of x are scaled
     targets: tuple[Scale, ...]  # the ways in which d is scaled
     past: Past
     groups: tuple[Learner, ...]  # one learner per group of alike experts, its settings stacked
-    first: Learner
-    last: Learner | None
+    first: Learner  # the combiner of the experts' estimates
+    last: Learner | None  # learns what that combiner leaves, from x, the past and the estimates
     combiner: Learner
     sizes: tuple[int, ...] = static()  # how many experts each group has
-    sees: tuple[str, ...] = static()
+    sees_past: tuple[bool, ...] = static()  # whether each group sees the past
     taught: tuple[int, ...] = static()  # the number of the scale of d that each group learns by
 
     per_learner: ClassVar[tuple[str, ...]] = ("groups",)
 
     @property
     def m(self) -> int:
-        """The number of experts."""
+        """The number of estimates that are combined."""
         return self._m_first + (self.last is not None)
-
-    @property
-    def _shown(self) -> int:
-        """How many columns besides x the last learner sees."""
-        return self.past.columns + 1 + len(self.groups)
 
     @property
     def _m_first(self) -> int:
@@ -87,27 +97,27 @@ class Mixture(Learner):
         return True
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> MixtureState:
-        past = self.past.columns
-        widths = {"x": num_features, "past": num_features + past, "raw": num_features + past}
+        r = num_features
+
+        def start(learner: Learner, width: int, key: Key) -> State:
+            return learner.init(width, dtype, key=key)
+
         starts, keys = [], draws.keys(key, jnp.arange(self.m, dtype=jnp.uint32))
         for number, (group, size) in enumerate(zip(self.groups, self.sizes, strict=True)):
-            first, width = sum(self.sizes[:number]), widths[self.sees[number]]
+            first = sum(self.sizes[:number])
             of_group = None if keys is None else keys[first : first + size]
-
-            def start(learner: Learner, key: Key) -> State:
-                return learner.init(width, dtype, key=key)
-
-            starts.append(_each(start, group, size, of_group))
-        m, last = self._m_first, ()
-        if self.last is not None:
-            last = self.last.init(num_features + self._shown, dtype, key=key)
+            width = self.past.width(r) if self.sees_past[number] else r
+            starts.append(
+                _each(lambda learner, key, w=width: start(learner, w, key), group, size, of_group)
+            )
+        shown = self.past.width(r) + 1 + len(self.groups)
         return MixtureState(
-            inputs=self.inputs.init(num_features, dtype),
+            inputs=self.inputs.init(r, dtype),
             targets=tuple(target.init(1, dtype) for target in self.targets),
-            past=self.past.init(1, dtype),
+            past=self.past.init(r, dtype),
             learners=tuple(starts),
-            first=self.first.init(m, dtype, key=key),
-            last=last,
+            first=self.first.init(self._m_first, dtype, key=key),
+            last=() if self.last is None else self.last.init(shown, dtype, key=key),
             combiner=self.combiner.init(self.m, dtype, key=key),
         )
 
@@ -117,7 +127,7 @@ class Mixture(Learner):
         return COMBINED.unscaled(units, self.combiner.predict(state.combiner, y)[None])[0]
 
     def estimates(self, state: MixtureState, x: ArrayLike) -> Array:
-        """Return the estimate of each expert, (m,)."""
+        """Return all estimates, (m,)."""
         return self._estimates(state, self._views(state, x))[0]
 
     def learn(self, state: MixtureState, sample: Sample) -> MixtureState:
@@ -133,93 +143,80 @@ class Mixture(Learner):
             "z": self.combiner.coefficients(state.combiner, COMBINED.scaled(state.targets[0], y)),
         }
 
-    def _views(self, state: MixtureState, x: ArrayLike) -> dict[str, Array]:
-        """Return what experts see; a missing entry of x′ is 0, the mean."""
-        x = jnp.asarray(x, state.targets[0].frame[1].dtype)
-        scaled = self.inputs.apply(state.inputs, x)
-        scaled = known(scaled, scaled.dtype)
-        past = self.past.apply(state.past, jnp.zeros(0, x.dtype))
-        there = usable(past)
-        past_scaled = self.targets[0].scaled(state.targets[0], jnp.where(there, past, 0))
-        past_scaled = jnp.where(there, past_scaled, 0)
-        return {
-            "x": scaled,
-            "past": jnp.concatenate([scaled, past_scaled]),
-            "raw": jnp.concatenate([jnp.where(usable(x), x, jnp.nan), past]),
-        }
-
-    def _estimates(
-        self, state: MixtureState, views: dict[str, Array]
-    ) -> tuple[Array, Array, Array]:
-        """Return the estimates, the first mix, and what the last learner sees."""
-
-        def estimate(taught: int, sees: str, group: Learner, size: int, states: State) -> Array:
-            y = _each(lambda expert, s: expert.predict(s, views[sees]), group, size, states)
-            if taught == RAW:
-                return y
-            return self.targets[taught].unscaled(state.targets[taught], y)
-
-        groups = zip(
-            self.taught, self.sees, self.groups, self.sizes, state.learners, strict=True
-        )
+    def _views(self, state: MixtureState, x: ArrayLike) -> Views:
         units = state.targets[0]
-        mean = units.frame[0]
-        newest = self.past.latest(state.past)[0]
-        newest = jnp.where(usable(newest), newest, mean[0])
-        season, earlier = self.past.a_season_ago(state.past)[:2]
-        drift = jnp.where(usable(earlier), newest + season - earlier, newest)
-        season = jnp.where(usable(season), season, newest)
-        y = jnp.concatenate([*[estimate(*g) for g in groups], jnp.stack([newest, season, drift])])
-        y = COMBINED.unscaled(units, COMBINED.scaled(units, y))
-        p = self.first.predict(state.first, COMBINED.scaled(units, y))
-        p = COMBINED.unscaled(units, p[None])
-        told = [y[sum(self.sizes[:number])] for number in range(len(self.groups))]
-        seen = jnp.concatenate([views["raw"], p, jnp.stack(told)])
+        raw = self.past.apply(state.past, jnp.asarray(x, units.frame[0].dtype))
+        raw = jnp.where(usable(raw), raw, jnp.nan)
+        r = len(raw) - self.past.columns
+        scaled = self.inputs.apply(state.inputs, raw[:r])
+        scaled = known(scaled, scaled.dtype)
+        past = self.targets[0].scaled(units, known(raw[r:], raw.dtype))
+        past = jnp.where(jnp.isnan(raw[r:]), 0, past)
+        return Views(scaled, jnp.concatenate([scaled, past]), raw)
+
+    def _groups(self, state: MixtureState, views: Views) -> list[tuple[int, Array, Any]]:
+        """Return, for each group, the number of its scale of d, its inputs, and itself."""
+        whole = zip(self.groups, self.sizes, state.learners, strict=True)
+        inputs = [views.with_past if past else views.x for past in self.sees_past]
+        return [*zip(self.taught, inputs, whole, strict=True)]
+
+    def _estimates(self, state: MixtureState, views: Views) -> tuple[Array, Array, Array]:
+        """Return all estimates, the first mix, and what the last learner sees."""
+        units, ys = state.targets[0], []
+        for number, x, group in self._groups(state, views):
+            y = _each(lambda expert, s, x=x: expert.predict(s, x), *group)
+            ys.append(self.targets[number].unscaled(state.targets[number], y))
+        shown = [y[0] for y in ys]  # the first of each group
+        y = jnp.concatenate([*ys, self._naive(state)])
+        y = COMBINED.scaled(units, y)
+        p = COMBINED.unscaled(units, self.first.predict(state.first, y)[None])
+        y = COMBINED.unscaled(units, y)
+        seen = jnp.concatenate([views.raw, p, jnp.stack(shown)])
         if self.last is not None:
-            left = self.last.predict(state.last, seen)
-            y = jnp.concatenate([y, p + left])
+            y = jnp.concatenate([y, p + self.last.predict(state.last, seen)])
         return y, p[0], seen
+
+    def _naive(self, state: MixtureState) -> Array:
+        """Return the estimates named in NAIVE; without a past the mean, without a season the last
+        value."""
+        mean, latest = state.targets[0].frame[0][0], self.past.latest(state.past)[0]
+        latest = jnp.where(usable(latest), latest, mean)
+        season, earlier = self.past.a_season_ago(state.past)[:2]
+        changed = jnp.where(usable(earlier), latest + season - earlier, latest)
+        return jnp.stack([latest, jnp.where(usable(season), season, latest), changed])
 
     def _learn_once(self, state: MixtureState, sample: Sample) -> MixtureState:
         once, d = sample.replace(repeats=1), sample.d[None]
-        views = self._views(state, sample.raw)
         pairs = [*zip(self.targets, state.targets, strict=True)]
         units = (
             self.inputs.after(state.inputs, sample.raw),
             tuple(scale.after(units, d) for scale, units in pairs),
         )
         inputs, targets = sample.keep(units, (state.inputs, state.targets))
-        now = units[1][0]
-        near = COMBINED.unscaled(now, COMBINED.scaled(now, d))[0]
-        answers = {n: scale.apply(u, d)[0] for n, (scale, u) in enumerate(pairs)} | {RAW: near}
 
-        def learn(taught: int, sees: str, group: Learner, size: int, states: State) -> State:
-            def one(expert: Learner, s: State) -> State:
-                seen = once.with_input(views[sees], takes_missing=expert.takes_missing)
-                return expert.learn(s, seen.with_target(answers[taught]))
+        views = self._views(state, sample.raw)
+        answers = [scale.apply(units, d)[0] for scale, units in pairs]
+        learners = []
+        for number, x, group in self._groups(state, views):
+            taught = once.with_input(x, takes_missing=True).with_target(answers[number])
+            learners.append(_each(lambda expert, s, taught=taught: expert.learn(s, taught), *group))
 
-            return _each(one, group, size, states)
-
-        groups = zip(
-            self.taught, self.sees, self.groups, self.sizes, state.learners, strict=True
-        )
         y, p, seen = self._estimates(state, views)
-        m = self._m_first
-        combined = once.with_input(COMBINED.scaled(now, y))
-        combined = combined.with_target(COMBINED.scaled(now, d)[0])
-        firsts = combined.replace(raw=combined.raw[:m])
+        units = units[1][0]
+        near = COMBINED.scaled(units, d)[0]
+        combined = once.with_input(COMBINED.scaled(units, y)).with_target(near)
+        firsts = combined.replace(raw=combined.raw[: self._m_first])
         last = state.last
         if self.last is not None:
+            left = COMBINED.unscaled(units, near[None])[0] - p
+            left = once.with_input(seen, takes_missing=True).with_target(left)
             # Before the first answer the mix knows nothing, not even the size of d.
-            left = once.with_input(seen, takes_missing=True).with_target(near - p)
-            left = left.only_if(state.past.count > 0)
-            last = self.last.learn(state.last, left)
-        bare = sample.replace(raw=jnp.zeros(0, d.dtype), takes_missing=True)
+            last = self.last.learn(last, left.only_if(state.past.count > 0))
         return MixtureState(
             inputs=inputs,
             targets=targets,
-            past=sample.keep(self.past.learn(state.past, bare), state.past),
-            learners=tuple(learn(*group) for group in groups),
+            past=sample.keep(self.past.learn(state.past, sample), state.past),
+            learners=tuple(learners),
             first=self.first.learn(state.first, firsts),
             last=last,
             combiner=self.combiner.learn(state.combiner, combined),
@@ -227,26 +224,36 @@ class Mixture(Learner):
 
 
 def mixture(
-    inputs: Scale, targets: Sequence[Scale], experts: Sequence[Expert], first: Learner,
-    last: Learner | None, combiner: Learner, past: Past = Past(),
+    inputs: Scale, targets: Sequence[Scale], past: Past, experts: Sequence[Expert],
+    first: Learner, last: Learner | None, combiner: Learner,
 ) -> Mixture:  # fmt: skip
-    groups, sizes, sees, taught = [], [], [], []
-    for role in dict.fromkeys(expert[1:] for expert in experts):
-        alike_roles = [expert.learner for expert in experts if expert[1:] == role]
-        for alike in copies.groups_of_alike(alike_roles):
+    """Make a mixture of experts.
+
+    Experts that differ only in the values of their settings run as one if they are neighbours. They
+    may draw at random in ``init`` alone.
+
+    >>> from jboost.combiners.convex import BOA
+    >>> from jboost.learners import NLMS
+    >>> experts = [Expert(NLMS(0.1)), Expert(NLMS(0.5)), Expert(NLMS(0.1), past=True)]
+    >>> mixture(Scale(), [Scale()], Past(), experts, BOA(), None, BOA()).sizes
+    (2, 1)
+    """
+    groups, sizes, roles = [], [], []
+    for role, neighbours in itertools.groupby(experts, key=lambda expert: expert[1:]):
+        for alike in copies.groups_of_alike([expert.learner for expert in neighbours]):
             groups.append(copies.stack(alike))
             sizes.append(len(alike))
-            sees.append(role[0])
-            taught.append(role[1])
+            roles.append(role)
+    sees_past, taught = zip(*roles, strict=True)
+    learners = tuple(groups), from_mean(first), last, from_mean(combiner)
     return Mixture(
-        inputs, tuple(targets), past, tuple(groups), from_mean(first), last,
-        from_mean(combiner), tuple(sizes), tuple(sees), tuple(taught),
+        inputs, tuple(targets), past, *learners, tuple(sizes), sees_past, taught
     )
 
 
 def _each(f: Callable[..., State], learner: Learner, count: int, *stacked: State) -> State:
-    """Return f for each copy. One alone is not batched, so that it may branch."""
+    """Return f(copy, row, …) for every copy of a learner; one alone may branch as it likes."""
     if count > 1:
         return copies.each(f, learner, count, *stacked)
-    alone = [jax.tree.map(lambda leaf: leaf[0], rows) for rows in stacked]
-    return jax.tree.map(lambda leaf: leaf[None], f(learner, *alone))
+    rows = jax.tree.map(lambda leaf: leaf[0], stacked)
+    return jax.tree.map(lambda leaf: leaf[None], f(learner, *rows))

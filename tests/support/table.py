@@ -8,7 +8,7 @@ import optax
 import pytest
 
 import jboost as jb
-from jboost.automatic.mixture import mixture
+from jboost.automatic.mixture import Expert, mixture
 
 LEARNERS = {
     "SGD": jb.SGD(step_size=0.1),
@@ -54,7 +54,10 @@ BOOSTED = {
 }
 
 EXPERTS = [jb.SGD(0.1), jb.SGD(0.05), jb.Newton(0.99)]
+TREES = jb.BoostedTrees(trees=3, depth=2, rows=16, bins=6, columns=2, work=16, least=1.0)
 NESTED = {
+    "BoostedTrees": TREES,
+    "boosted BoostedTrees": jb.boost(TREES, 2, target_mse=0.2, mode=jb.RandomUpdate()),
     "PiecewiseLinear": jb.PiecewiseLinear(2, jb.Newton(0.99, 0.1), cuts=2, grace=2),
     "Refined": jb.boost(EXPERTS, target_mse=0.2, dependence=0.0, combiner=jb.Refined()),
     "ScaleAlike": jb.boost(EXPERTS, target_mse=0.2, combiner=jb.ScaleAlike(jb.BOA())),
@@ -81,7 +84,10 @@ NESTED = {
     "mixture": mixture(
         jb.Scale(),
         [jb.Scale(), jb.Scale("held")],
-        [(0, jb.SGD(0.1)), (0, jb.SGD(0.05)), (1, jb.Newton(0.99))],
+        jb.Past(2, 1, 8),
+        [Expert(jb.SGD(0.1)), Expert(jb.SGD(0.05), past=True), Expert(jb.Newton(0.99), taught=1)],
+        jb.BOA(),
+        jb.SGD(0.1),
         jb.BOA(),
     ),
     "literal": jb.bnm_wu(3, target_mse=0.2, forgetting=0.99, ridge=0.1, literal=True),
@@ -93,6 +99,9 @@ HELD = jb.Scale("held")
 PIPED = {
     "GaussNewton": jb.pipeline(jb.Scale(), jb.GaussNewton(NETWORK)),
     "Gradient": jb.pipeline(jb.Scale(), jb.Gradient(NETWORK, optimizer=STEPS)),
+    "Replay": jb.pipeline(jb.Scale(), jb.Replay(NETWORK, rows=8, batch=3)),
+    "Past": jb.pipeline(jb.Past(2, 1, 8), jb.Scale(), jb.Impute(), jb.NLMS(0.5)),
+    "GrowingMemory": jb.GrowingMemory(jb.Newton(0.9, 0.1)),
     "Select": jb.pipeline(jb.Scale(), jb.Select(2), jb.SGD(0.1)),
     "Scale('held')": jb.ScaleTarget(jb.pipeline(HELD, jb.Bias(), jb.Newton(0.99, 0.1)), HELD),
     "Scale, Bias, ScaleTarget": jb.pipeline(jb.Scale(), jb.Bias(), SCALED),
