@@ -209,7 +209,7 @@ class Mixture(Learner):
         last = state.last
         if self.last is not None:
             left = COMBINED.unscaled(units, near[None])[0] - p
-            left = once.with_input(seen, takes_missing=True).with_target(left)
+            left = once.with_input(seen, self.last.takes_missing).with_target(left)
             # Before the first answer the mix knows nothing, not even the size of d.
             last = self.last.learn(last, left.only_if(state.past.count > 0))
         return MixtureState(
@@ -246,9 +246,7 @@ def mixture(
             roles.append(role)
     sees_past, taught = zip(*roles, strict=True)
     learners = tuple(groups), from_mean(first), last, from_mean(combiner)
-    return Mixture(
-        inputs, tuple(targets), past, *learners, tuple(sizes), sees_past, taught
-    )
+    return Mixture(inputs, tuple(targets), past, *learners, tuple(sizes), sees_past, taught)
 
 
 def _each(f: Callable[..., State], learner: Learner, count: int, *stacked: State) -> State:

@@ -136,7 +136,8 @@ class Replay(Learner):
         """Return the places of the rows that are learned beside the newest."""
         t = steps.astype(jnp.uint32), jnp.uint32(0)
         u = draws.uniform(jax.random.wrap_key_data(words), t, self.batch - 1, jnp.float32)
-        return jnp.minimum((u * filled).astype(jnp.int32), jnp.maximum(filled - 1, 0))
+        at = (u * filled.astype(u.dtype)).astype(jnp.int32)
+        return jnp.clip(at, 0, jnp.maximum(filled - 1, 0))
 
     def _f(self, theta: Array, x: Array) -> Array:
         return self.network.apply(unravelled(self.network, theta, x.shape[0]), x)

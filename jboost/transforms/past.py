@@ -99,9 +99,7 @@ class Past(Transform):
 
     def apply(self, state: PastState, x: ArrayLike) -> Array:
         latest = jnp.where(state.telling, self.latest(state), jnp.nan)
-        return jnp.concatenate(
-            [jnp.asarray(x, state.mean.dtype), latest, self.a_season_ago(state)]
-        )
+        return jnp.concatenate([jnp.asarray(x, state.mean.dtype), latest, self.a_season_ago(state)])
 
     def latest(self, state: PastState) -> Array:
         """Return the latest answers, newest first, (lags,); NaN where there was none."""
@@ -111,7 +109,7 @@ class Past(Transform):
     def a_season_ago(self, state: PastState) -> Array:
         """Return the answers one period before the next, and one earlier; NaN without a period."""
         at = jnp.stack([state.periods - 1, state.periods], axis=1).ravel()
-        found = (jnp.repeat(state.periods, 2) > 0) & (at < state.count)
+        found = (jnp.repeat(state.periods, 2) > 0) & (at.astype(state.count.dtype) < state.count)
         return jnp.where(found, state.answers[jnp.maximum(at, 0)], jnp.nan)
 
     def learn(self, state: PastState, sample: Sample) -> PastState:
@@ -122,8 +120,8 @@ class Past(Transform):
         deviation = root(state.variance)
         u = _within(d - state.mean, deviation)
         before = _within(answers[: self.lags] - state.mean, deviation)
-        known = jnp.arange(self.lags, dtype=n.dtype) < n
-        products = jnp.where(known & (deviation > 0), u * before / _or_one(state.variance), 0)
+        there = jnp.arange(self.lags, dtype=n.dtype) < n
+        products = jnp.where(there & (deviation > 0), u * before / _or_one(state.variance), 0)
         levels = state.levels + gain * (products - state.levels)
         strongest = jnp.max(jnp.abs(levels))
         telling = strongest > jnp.where(state.telling, SILENT, TELLING) * chance
@@ -132,7 +130,7 @@ class Past(Transform):
         power = state.power + jnp.where(n > 0, gain, 0) * (change * change - state.power)
         earlier = _within(answers[:-2] - answers[1:-1], root(power))
         numbers = jnp.arange(1, self.longest + 1, dtype=jnp.int32)
-        products = jnp.where(numbers < n, change * earlier / _or_one(power), 0)
+        products = jnp.where(numbers.astype(n.dtype) < n, change * earlier / _or_one(power), 0)
         changes = state.changes + gain * (products - state.changes)
         return PastState(
             answers=jnp.concatenate([d[None], answers[:-1]]),

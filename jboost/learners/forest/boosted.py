@@ -21,7 +21,7 @@ from jboost.core.numerics import dtype_of, usable
 from jboost.learners.forest.bins import bins_of, edges_of
 from jboost.learners.forest.memory import Growth, Ring, Schedule
 from jboost.learners.forest.splits import best_splits
-from jboost.learners.forest.trees import Trees, children, leaves, node_of
+from jboost.learners.forest.trees import ABSENT, BEYOND, Trees, children, leaves, node_of
 
 START = 32  # rows before the first tree is grown
 LONGEST_WAIT = 2048  # rows between two times at which columns are cut; at first it doubles
@@ -37,7 +37,7 @@ class TreesState(NamedTuple):
 
     trees: Trees  # (M, …), trees that add nothing at the start
     mean: Array  # of the first targets, 0 at the start
-    edges: Array  # between the bins of each column, (r, bins − 2), −∞ at the start
+    edges: Array  # between the bins of each column, (r, bins − 2), below all values at the start
     gains: Array  # how much each column gained in recent trees, (r,), 0 at the start
     ring: Ring
     growth: Growth
@@ -126,7 +126,7 @@ class BoostedTrees(Learner):
         return TreesState(
             trees=Trees.zeros(self.trees, depth=self.depth, dtype=dtype),
             mean=jnp.zeros((), dtype),
-            edges=jnp.full((r, self.bins - 2), -jnp.inf, dtype),
+            edges=jnp.full((r, self.bins - 2), ABSENT, dtype),
             gains=jnp.zeros(r, dtype),
             ring=Ring.zeros(places, r, self.trees, dtype),
             growth=Growth.zeros(self.depth, self.bins, min(self.columns, r), dtype),
@@ -135,11 +135,11 @@ class BoostedTrees(Learner):
         )
 
     def predict(self, state: TreesState, x: ArrayLike) -> Array:
-        return self._estimate(state, _or_nan(x, state))[0]
+        return self._estimate(state, _or_absent(x, state))[0]
 
     def learn(self, state: TreesState, sample: Sample) -> TreesState:
         weight = jnp.minimum(sample.weight * jnp.asarray(sample.repeats, sample.d.dtype), HEAVIEST)
-        row = _or_nan(sample.raw, state), sample.d, weight
+        row = _or_absent(sample.raw, state), sample.d, weight
         # Loops of a length that depends on the stream have no reverse derivative.
         self, state, row = jax.lax.stop_gradient((self, state, row))  # noqa: PLW0642
         counts = sample.counts
@@ -169,7 +169,7 @@ class BoostedTrees(Learner):
         self, state: TreesState, x: Array, d: Array, weight: Array, counts: Array
     ) -> TreesState:
         """Return the state with the row in its ring, and with leaves that have followed d."""
-        trees, growth, schedule, places = state.trees, state.growth, state.schedule, self.rows
+        trees, growth, schedule = state.trees, state.growth, state.schedule
         places = len(state.ring.target)
         y, leaf, values = self._estimate(state, x)
         early = schedule.filled < START
@@ -177,7 +177,8 @@ class BoostedTrees(Learner):
         change = jnp.where(counts & ~early, mu * (d - y), 0)
         tree = jnp.arange(self.trees, dtype=jnp.int32)
         trees = trees._replace(values=trees.values.at[tree, leaf].add(change))
-        mean = state.mean + jnp.where(counts & early, (d - state.mean) / (schedule.filled + 1), 0)
+        share = 1 / (schedule.filled + 1).astype(d.dtype)
+        mean = state.mean + jnp.where(counts & early, share * (d - state.mean), 0)
 
         # The row joins the growth as if it had been there from the start of the level. The pass
         # over level 0 also ends the growth before: until then a row's node is the parent of its
@@ -279,8 +280,8 @@ class BoostedTrees(Learner):
             best = best_splits(nodes, ridge, least)
             column = growth.columns[best.column]
             edge = state.edges[column, jnp.clip(best.bin - 1, 0, self.bins - 3)]
-            threshold = jnp.where(best.bin > 0, edge, -jnp.inf)
-            threshold = jnp.where(best.bin < self.bins - 1, threshold, jnp.inf)
+            threshold = jnp.where(best.bin > 0, edge, ABSENT)
+            threshold = jnp.where(best.bin < self.bins - 1, threshold, BEYOND)
             residual, old, weight = jnp.moveaxis(best.sums, -1, 0)
             values = (rate * residual + keep * old) / (weight + ridge)
             first = 2**growth.level - 1 + i
@@ -309,7 +310,7 @@ class BoostedTrees(Learner):
         drawn = growth.drawn + ends.astype(jnp.int32)
         columns = growth.columns
         if len(columns) < len(gains):
-            varies = jnp.max(state.edges, axis=1) > -jnp.inf
+            varies = jnp.max(state.edges, axis=1) > ABSENT
             draw = lambda: _drawn(gains, varies, len(columns), state.words, drawn)  # noqa: E731
             columns = jax.lax.cond(ends, draw, lambda: columns)
         growth = Growth(
@@ -322,9 +323,9 @@ class BoostedTrees(Learner):
         return state._replace(trees=trees, growth=growth, gains=gains)
 
 
-def _or_nan(x: ArrayLike, state: TreesState) -> Array:
+def _or_absent(x: ArrayLike, state: TreesState) -> Array:
     x = jnp.asarray(x, state.mean.dtype)
-    return jnp.where(usable(x), x, jnp.nan)
+    return jnp.where(usable(x), x, ABSENT)
 
 
 def _put(array: Array, values: Array, start: Array) -> Array:

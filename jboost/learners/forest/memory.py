@@ -13,7 +13,7 @@ from jboost.learners.forest.trees import Trees
 class Ring(NamedTuple):
     """The latest rows, each in its place; all 0 at the start."""
 
-    x: Array  # (places, r), missing entries as NaN
+    x: Array  # (places, r), ABSENT where missing
     bins: Array  # the bins of x, (places, r), uint8
     target: Array  # d, (places,)
     weight: Array  # (places,); 0 where there is no row yet
@@ -64,9 +64,7 @@ class Growth(NamedTuple):
         zero = jnp.zeros((), jnp.int32)
         histogram = jnp.zeros((2 ** (depth - 1), bins, columns, 3), dtype)
         tree = Trees.zeros(depth=depth, dtype=dtype)
-        return cls(
-            tree, histogram, jnp.arange(columns, dtype=jnp.int32), zero, zero, zero, zero
-        )
+        return cls(tree, histogram, jnp.arange(columns, dtype=jnp.int32), zero, zero, zero, zero)
 
 
 class Schedule(NamedTuple):

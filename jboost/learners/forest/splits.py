@@ -55,7 +55,8 @@ def best_splits(histograms: Array, ridge: Array, least: Array) -> Split:
     split = jnp.where(missing > 0, other[1], split)
 
     node, number, column = jnp.arange(nodes, dtype=jnp.int32), split // columns, split % columns
-    left = below[node, number, column] - missing[:, None] * absent[node, column]
+    right = missing[:, None].astype(gain.dtype)
+    left = below[node, number, column] - right * absent[node, column]
     splits = gain > 0
     left = jnp.where(splits[:, None], left, total)
     sums = jnp.stack([left, total - left], axis=1)

@@ -7,12 +7,16 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import DTypeLike
 
+# A state is finite: usable numbers lie within 1e15, and these stand for what is not one.
+BEYOND = 1e30  # above all numbers
+ABSENT = -1e30  # a missing entry, below all numbers
+
 
 class Trees(NamedTuple):
     """Trees of depth D, along any leading axes. The children of node i are 2i + 1 and 2i + 2."""
 
     codes: Array  # 2j for a node that looks at column j, 2j + 1 if missing values go right, int32
-    thresholds: Array  # values above go right, (…, 2^D − 1); ∞ where all go left
+    thresholds: Array  # values above go right, (…, 2^D − 1); BEYOND where all go left
     values: Array  # what each leaf adds to the estimate, (…, 2^D)
 
     @classmethod
@@ -21,14 +25,15 @@ class Trees(NamedTuple):
         nodes = 2**depth - 1
         return cls(
             jnp.zeros((*axes, nodes), jnp.int32),
-            jnp.full((*axes, nodes), jnp.inf, dtype),
+            jnp.full((*axes, nodes), BEYOND, dtype),
             jnp.zeros((*axes, nodes + 1), dtype),
         )
 
 
 def children(node: Array, codes: Array, thresholds: Array, values: Array) -> Array:
     """Return the child of each node to which a value of its column belongs."""
-    right = jnp.where(jnp.isnan(values), codes % 2, (values > thresholds).astype(jnp.int32))
+    above = (values > thresholds).astype(jnp.int32)
+    right = jnp.where(values == ABSENT, codes % 2, above)
     return 2 * node + 1 + right
 
 
