@@ -75,11 +75,11 @@ class BoostedTrees(Learner):
       columns: how many columns a tree may look at. If x has more, half of them are those that
         gained most in recent trees and half are drawn.
       work: entries that a sample adds to histograms, at least 1: more of them grow trees faster.
-      rate: η > 0.
-      keep: κ ≥ 0; below 1 old trees fade.
+      rate: η, above 0 and at most 1.
+      keep: κ, 0 to 1; below 1 old trees fade.
       ridge: above 0; draws the leaves towards 0.
       least: the least weight of the rows on a side of a split, at least 0.
-      follow: μ ≥ 0.
+      follow: μ, 0 to 1.
 
     >>> import numpy as np, jboost as jb
     >>> xs = np.random.default_rng(0).uniform(-1, 1, (2000, 3)).astype(np.float32)
@@ -106,12 +106,12 @@ class BoostedTrees(Learner):
 
     def __post_init__(self) -> None:
         count, positive = checks.a_whole_number(at_least=1), checks.a_number(above=0)
-        at_least_zero = checks.a_number(at_least=0)
+        share = checks.a_number(at_least=0, at_most=1)
         checks.fields(self, trees=count, rows=count, columns=count, work=count)
         checks.fields(self, depth=checks.a_whole_number(at_least=1, at_most=DEEPEST))
         checks.fields(self, bins=checks.a_whole_number(at_least=4, at_most=MOST_BINS))
-        checks.fields(self, rate=positive, ridge=positive)
-        checks.fields(self, keep=at_least_zero, least=at_least_zero, follow=at_least_zero)
+        checks.fields(self, rate=checks.a_number(above=0, at_most=1), keep=share, follow=share)
+        checks.fields(self, ridge=positive, least=checks.a_number(at_least=0))
 
     @property
     def takes_missing(self) -> bool:
@@ -141,7 +141,7 @@ class BoostedTrees(Learner):
         weight = jnp.minimum(sample.weight * jnp.asarray(sample.repeats, sample.d.dtype), HEAVIEST)
         row = _or_absent(sample.raw, state), sample.d, weight
         # Loops of a length that depends on the stream have no reverse derivative.
-        self, state, row = jax.lax.stop_gradient((self, state, row))  # noqa: PLW0642
+        self, state, row = jax.lax.stop_gradient((self, state, row))
         counts = sample.counts
         state = self._remember(state, *row, counts)
         schedule, growth = state.schedule, state.growth
