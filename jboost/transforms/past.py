@@ -135,7 +135,7 @@ class Past(Transform):
         return PastState(
             answers=jnp.concatenate([d[None], answers[:-1]]),
             count=n + 1,
-            mean=state.mean + (d - state.mean) / (effective + 1),
+            mean=state.mean + u / (effective + 1),
             variance=jnp.where(n > 0, state.variance + gain * (u * u - state.variance), 0),
             levels=levels,
             telling=telling,
