@@ -61,21 +61,50 @@ def test_its_parts_start_at_the_mean_whatever_they_are():
 
 
 def test_the_correction_learns_what_the_mix_leaves():
-    """By hand: p by exponential weights, w by plain SGD of (y − p, d − p), d̂ half p and half q."""
+    """By hand: p by exponential weights, w by plain SGD of (y − p, d − p), d̂ half p and half q.
+
+    The numbers that SGD sees are in units of the root of the running mean of (d − p)².
+    """
     y, d = estimates([0.3, 1.0, 2.0, 1.0])
+    d[20] += 100  # counts as an error of ten units
     combiner = Refined(jb.EWA(rate=0.1), jb.SGD(0.05, guard=False), Uniform())
     state, update, predict = combiner.init(M), jax.jit(combiner.update), jax.jit(combiner.predict)
-    w, losses = np.zeros(M), np.zeros(M)
+    w, losses, power = np.zeros(M), np.zeros(M), 0.0
     for t in range(40):
-        shares = np.exp(-0.1 * losses) / np.exp(-0.1 * losses).sum()
+        shares = np.exp(-0.1 * (losses - losses.min()))
+        shares /= shares.sum()
         p, weight = shares @ y[t], (1.0, 0.5)[t % 2]
         x = y[t] - p
         np.testing.assert_allclose(predict(state, y[t]), p + w @ x / 2, rtol=1e-4, atol=1e-5)
         state = update(state, y[t], d[t], weight=np.float32(weight))
-        w += weight * 0.05 * (d[t] - p - w @ x) * x
+        e = d[t] - p
+        if power > 0:
+            e = np.clip(e, -10 * power**0.5, 10 * power**0.5)
+        power += 4 / (t + 4) * (e**2 - power)
+        w += weight * 0.05 * (e - w @ x) * x / power
         losses += weight * (y[t] - d[t]) ** 2
     assert abs(w.sum()) > 0.04  # or an offset of x would not show
     np.testing.assert_allclose(state.correction.w, w, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("unit", [2.0**-20, 2.0**20])
+def test_units_do_not_matter_without_scaling(unit):
+    """The correction's ridge is the same whatever the units; powers of two round alike."""
+    y, d = estimates([0.3, 0.4, 1.0, 1.0])
+    near, far = (
+        np.asarray(jb.run(REFINED, np.float32(u) * y, np.float32(u) * d)[1].prediction) / u
+        for u in (1.0, unit)
+    )
+    np.testing.assert_allclose(far[3:], near[3:], rtol=1e-3, atol=1e-3)
+
+
+def test_small_errors_are_corrected_as_large_ones_are():
+    """An offset that experts share, far smaller than the target, is found."""
+    y, d = estimates([0.0, 0.0, 1e-3, 1e-3])
+    common = 1e-3 * np.random.default_rng(9).normal(size=T)
+    y[:, 0] += common
+    y[:, 1] += 2 * common
+    assert error(REFINED, y, d) < 0.5 * error(jb.BOA(), y, d)
 
 
 DRAWN = jb.pipeline(

@@ -62,11 +62,11 @@ def test_the_shortest_period_of_a_clean_wave_is_found():
 
 
 def test_two_seasons_are_found():
-    """A day within a week: one period is told by the other's multiples, unless they are apart."""
-    ds = 2 * week(2000, 7, seed=1) + week(2000, 33, seed=2)
-    _, periods = columns(PAST, ds)
-    assert {p % 7 for p in periods[-1].tolist()} == {0} or 33 in periods[-1].tolist()
-    assert (periods[-1] > 0).all() and abs(np.diff(periods[-1])[0]) > 2
+    for seed in (1, 2, 3):
+        ds = week(2000, 7, seed) + 2 * week(2000, 33, seed + 9)
+        _, periods = columns(PAST, ds)
+        found = periods[-1].tolist()
+        assert 33 in found and sum(found) > 33 and (sum(found) - 33) % 7 == 0
 
 
 def test_a_period_that_ends_is_given_up_and_another_is_found():
