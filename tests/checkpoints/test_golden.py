@@ -3,7 +3,8 @@
 The files are in tests/checkpoints/golden, written by the script there and never again. A file names
 a class of the library by its name alone, so that modules may move. To rename a class, a field or a
 part of a state breaks these tests: whoever does must let :mod:`jboost.checkpoints.description` read
-the former name too.
+the former name too. A model that is made of other parts today cannot go on from its former state:
+such a file lies in ``golden/refused``, and loading it must say so.
 """
 
 from __future__ import annotations
@@ -58,6 +59,15 @@ def test_nothing_of_a_file_is_lost(run: Path, tmp_path: Path) -> None:
         x = np.loadtxt(run.with_suffix(".csv"), delimiter=",", skiprows=1, dtype=np.float32)[0]
         first = jax.jit(kept.model.predict)(kept.state, x[:3])
         np.testing.assert_allclose(first, x[4], atol=TOLERANCE)
+
+
+def test_a_state_of_other_parts_is_refused_with_a_sentence() -> None:
+    """The auto of that file mixed other experts."""
+    with pytest.raises(jb.CheckpointError) as refused:
+        jb.load(GOLDEN / "refused" / "auto.run")
+    sentence = str(refused.value)
+    assert "its arrays are not those of a state of its model in this release" in sentence
+    assert inspect(GOLDEN / "refused" / "auto.run")["position"] == 60
 
 
 @pytest.mark.parametrize("run", cases())

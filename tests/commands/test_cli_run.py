@@ -98,8 +98,8 @@ def test_the_default_has_nothing_to_tune(folder: Path, capsys: Any, monkeypatch:
     (line,) = (line for line in out.splitlines() if line.startswith("auto"))
     assert float(line.split()[-1]) < 0.6  # of the running mean's error
     assert repr(catalogue.resolve(None)) == repr(auto())
-    small: Any = catalogue.named("auto", {"size": "9", "seed": "4"})
-    assert small.seed == 4
+    small: Any = catalogue.named("auto_small", {"seed": "4"})
+    assert repr(small) == repr(auto("small", seed=4))
 
 
 def test_a_parquet_file_is_the_same(folder: Path, capsys: Any) -> None:

@@ -41,7 +41,7 @@ CASES: dict[str, tuple[Any, Any]] = {
         ),
         jax.random.key(3, impl="rbg"),
     ),
-    "auto": (jb.auto(9), None),
+    "auto": (jb.auto("small"), None),
 }
 
 
