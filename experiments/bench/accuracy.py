@@ -30,7 +30,7 @@ from experiments.shared.errors import spread
 from experiments.shared.experiment import Experiment, read_json
 from experiments.shared.figures import dress, style
 from jboost import catalogue, plots
-from jboost.automatic import Seeded, auto, experts
+from jboost.automatic import Seeded, auto, names
 from jboost.baselines.controls import LastValue, RunningMean
 from jboost.core import Learner
 
@@ -65,13 +65,12 @@ def watch(state: Any, info: Any) -> Any:
     return info.y
 
 
-def hindsight(model: Seeded, xs: Any, ds: Any, unit: float) -> dict[str, Any]:
+def hindsight(model: Seeded, size: str, xs: Any, ds: Any, unit: float) -> dict[str, Any]:
     """The error of every expert, and of their best fixed linear mix."""
     y = np.asarray(jb.run(model, xs, ds, observe=watch)[1].observed, np.float64)
     columns = np.column_stack([y, np.ones(len(y))])
     mix = columns @ np.linalg.lstsq(columns[1:], np.asarray(ds, np.float64)[1:], rcond=None)[0]
-    # Experts are named alike at any size.
-    each = {name: error(guess, ds, unit) for name, guess in zip(experts(), y.T, strict=True)}
+    each = {name: error(guess, ds, unit) for name, guess in zip(names(size), y.T, strict=True)}
     best = min(each, key=lambda name: each[name])
     return {
         "experts": each,
@@ -99,7 +98,7 @@ def work(name: str, units: str, size: str, rows: int, keys: int) -> dict[str, An
         "same bits": bool(np.array_equal(prediction, again)),
         "running mean": error(timed(RunningMean(), xs, ds)[0], ds, unit),
         "last value": error(timed(LastValue(), xs, ds)[0], ds, unit),
-        **hindsight(model, xs, ds, unit),
+        **hindsight(model, size, xs, ds, unit),
         "paper": {},
     }
     for kind in PAPER:

@@ -171,7 +171,13 @@ FEW = (
 QUICK = {
     *LEARNERS,
     *(name for name in FEW if name in BOOSTED),
-    *("PiecewiseLinear", "Refined", "list of different learners", "booster of boosters"),
+    *(
+        "BoostedTrees",
+        "PiecewiseLinear",
+        "Refined",
+        "list of different learners",
+        "booster of boosters",
+    ),
     *("Algorithm 1", "span boosting", "self-tuning", "literal"),
     *("Scale, Bias, ScaleTarget", "Impute", "Lags", "boosted RandomFourier", "GaussNewton"),
     *("Delayed booster", "Huber", "Intervals", "OnChange"),
