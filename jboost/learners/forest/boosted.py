@@ -141,7 +141,7 @@ class BoostedTrees(Learner):
         weight = jnp.minimum(sample.weight * jnp.asarray(sample.repeats, sample.d.dtype), HEAVIEST)
         row = _or_absent(sample.raw, state), sample.d, weight
         # Loops of a length that depends on the stream have no reverse derivative.
-        self, state, row = jax.lax.stop_gradient((self, state, row))  # noqa: PLW0642
+        self, state, row = jax.lax.stop_gradient((self, state, row))
         counts = sample.counts
         state = self._remember(state, *row, counts)
         schedule, growth = state.schedule, state.growth

@@ -35,17 +35,20 @@ class Ring(NamedTuple):
 
     def put(self, place: Array, row: "Ring") -> "Ring":
         """Return the ring with a row in a place; beyond the last place, the ring as it is."""
-        *arrays, leaf = self
-        *values, leaves = row
-        pairs = zip(arrays, values, strict=True)
-        new = [array.at[place].set(value, mode="drop") for array, value in pairs]
-        return Ring(*new, leaf.at[:, place].set(leaves, mode="drop"))
+        new = jax.tree.map(
+            lambda array, value: array.at[place].set(value, mode="drop"),
+            self._replace(leaf=()),
+            row._replace(leaf=()),
+        )
+        return new._replace(leaf=self.leaf.at[:, place].set(row.leaf, mode="drop"))
 
     def rows(self, start: Array, count: int, tree: Array) -> "Ring":
         """Return the rows of some neighbouring places; ``leaf`` is that of one tree alone."""
-        *arrays, leaf = self
-        slices = [jax.lax.dynamic_slice_in_dim(array, start, count) for array in arrays]
-        return Ring(*slices, jax.lax.dynamic_slice(leaf, (tree, start), (1, count))[0])
+        slices = jax.tree.map(
+            lambda array: jax.lax.dynamic_slice_in_dim(array, start, count), self._replace(leaf=())
+        )
+        leaf = jax.lax.dynamic_slice(self.leaf, (tree, start), (1, count))[0]
+        return slices._replace(leaf=leaf)
 
 
 class Growth(NamedTuple):
