@@ -124,7 +124,7 @@ def experts(size: str = "medium") -> dict[str, Expert]:
         name = f"network {number}, memory {_memory(beta)}"
         by_name[name] = Expert(pipeline(Select(COLUMNS_OF_NETWORKS), learner))
     if of.features:
-        squares = Newton(0.995, ridge=1.0, max_variance=10.0, storage="covariance")
+        squares = Newton(0.995, ridge=1.0, max_variance=10.0)
         kernel = pipeline(WithFourier(of.features), GrowingMemory(squares, rate=0.25))
         by_name["kernel"] = Expert(kernel)
     if of.replay is not None:
