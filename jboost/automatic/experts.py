@@ -60,8 +60,7 @@ SIZES = {
 MEMORIES = (1.0, 0.999, 0.99, 0.95)  # forgetting factors of the lines
 COLUMNS_OF_NETWORKS = 40
 COLUMNS_OF_PRODUCTS = 8  # 164 products of up to three
-TARGETS = (Scale(), Scale("held", clip=10.0))  # how targets are scaled
-MOVING, HOLDING = 0, 1  # the numbers of these scales
+MOVING, HOLDING = Scale(), Scale("held", clip=10.0)  # how targets are scaled
 
 
 @model
@@ -132,7 +131,7 @@ def experts(size: str = "medium") -> dict[str, Expert]:
     if of.products:
         products = Select(COLUMNS_OF_PRODUCTS), Polynomial(3), Bias()
         cubic = pipeline(*products, Newton(0.99, ridge=0.01))
-        by_name["products of columns"] = Expert(cubic, taught=HOLDING)
+        by_name["products of columns"] = Expert(cubic, taught=1)  # by HOLDING
     return by_name
 
 
@@ -157,7 +156,8 @@ def auto(size: str = "medium", *, seed: int = 0) -> Seeded:
     (300,)
     """
     learners = [*experts(size).values()]
-    mixed = mixture(Scale(), TARGETS, Past(), learners, BOA(), SIZES[size].trees, Refined())
+    targets = [MOVING, HOLDING] if SIZES[size].products else [MOVING]
+    mixed = mixture(Scale(), targets, Past(), learners, BOA(), SIZES[size].trees, Refined())
     return Seeded(mixed, seed)
 
 

@@ -100,11 +100,16 @@ def _corners(operands: Any) -> Array:
 
 def operations(program: Any) -> Iterator[str]:
     """Yield the names of all operations of a traced program, inner programs included."""
+    return (equation.primitive.name for equation in equations(program))
+
+
+def equations(program: Any) -> Iterator[Any]:
+    """Yield all equations of a traced program, inner programs included."""
     for equation in program.eqns:
-        yield equation.primitive.name
+        yield equation
         for value in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program):
             if _is_program(value):
-                yield from operations(getattr(value, "jaxpr", value))
+                yield from equations(getattr(value, "jaxpr", value))
 
 
 def _is_program(value: Any) -> bool:

@@ -9,10 +9,11 @@ wins, because its products use all cores and tiles. Setting the environment vari
 
 import functools
 import logging
+import math
 import os
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +22,7 @@ from jax.core import Tracer
 
 from jboost.core import State, checks
 from jboost.core.products import LARGEST_SUM
-from jboost.engine.kernel import POSSIBLE, UNROLLING_LEVEL, USUAL_LEVEL, operations
+from jboost.engine.kernel import POSSIBLE, UNROLLING_LEVEL, USUAL_LEVEL, equations, operations
 from jboost.engine.layout import Layout
 
 log = logging.getLogger("jboost.engine")
@@ -30,6 +31,7 @@ log = logging.getLogger("jboost.engine")
 LARGEST_KERNEL = 2**20  # bytes
 # The versions of JAX that the kernel tests passed with; a later one could abort the process.
 FIRST_TESTED, LAST_TESTED = (0, 10, 0), (0, 10, 2)
+FEWEST_COLUMNS = 16  # of both factors of a product that is slow in a kernel
 LONG = 3000  # operations: from about here on to compile takes many seconds
 WIDEST_AT_USUAL_LEVEL = 14  # columns of the copies' matrices; see `kernel.LEVEL`
 MOST_PLANS = 256  # plans that are remembered
@@ -103,9 +105,22 @@ def look_at(program: Any, state: State, layout: Layout) -> Plan:
     if impossible:
         reason = f"not known to compile as one kernel: {', '.join(sorted(impossible))}"
         return Plan(False, reason)
+    if any(_multiplies_matrices(program.jaxpr.jaxpr)):
+        return Plan(False, "it multiplies matrices, which a kernel does slowly")
     long = len(names) > LONG
     level = UNROLLING_LEVEL if not long and _is_wide(state) else USUAL_LEVEL
     return Plan(True, f"a state of {bytes_of(state):,} bytes in one kernel", layout, level)
+
+
+def _multiplies_matrices(program: Any) -> Iterator[bool]:
+    """Yield, for each product in a program, whether it is one of two large matrices."""
+    for equation in equations(program):
+        if equation.primitive.name == "dot_general":
+            (contracted, _), (batch, _) = equation.params["dimension_numbers"]
+            left, right = (math.prod(operand.aval.shape) for operand in equation.invars)
+            shape = equation.invars[0].aval.shape
+            inner = math.prod(shape[axis] for axis in (*contracted, *batch))
+            yield min(left, right) // inner >= FEWEST_COLUMNS
 
 
 def bytes_of(state: State) -> int:

@@ -8,7 +8,19 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.typing import ArrayLike
 
-from jboost.core import DType, Key, Learner, Network, Number, Sample, checks, draws, model, static
+from jboost.core import (
+    DType,
+    Key,
+    Learner,
+    Network,
+    Number,
+    Sample,
+    checks,
+    draws,
+    model,
+    places,
+    static,
+)
 from jboost.core.learner import required_key
 from jboost.core.numerics import dtype_of, known, usable
 from jboost.learners.networks import Rectified, unravelled
@@ -102,10 +114,8 @@ class Replay(Learner):
         dtype, counts = state.theta.dtype, sample.counts
         weight = jnp.minimum(sample.weight * jnp.asarray(sample.repeats, dtype), HEAVIEST)
         once = counts.astype(jnp.int32)
-        place = jnp.where(counts, state.place, self.rows)  # beyond the ring nothing is written
-        x = state.x.at[place].set(sample.x, mode="drop")
-        d = state.d.at[place].set(sample.d, mode="drop")
-        weights = state.weight.at[place].set(weight, mode="drop")
+        ring, row = (state.x, state.d, state.weight), (sample.x, sample.d, weight)
+        x, d, weights = places.put(ring, state.place, row, counts)
         steps, filled = state.steps + once, jnp.minimum(state.filled + once, self.rows)
         drawn = self._drawn(state.words, steps, filled)
         batch = (
