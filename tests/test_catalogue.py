@@ -25,7 +25,11 @@ def test_texts_are_read_as_numbers():
     [
         (lambda: catalogue.resolve(3), TypeError, "model must be a learner such as .* got 3"),
         (lambda: catalogue.resolve("sgdd"), ValueError, "no model 'sgdd'; did you mean 'sgd'"),
-        (lambda: catalogue.resolve("xyz"), ValueError, "no model 'xyz'; there are auto, sgd"),
+        (
+            lambda: catalogue.resolve("xyz"),
+            ValueError,
+            "no model 'xyz'; there are auto, auto_small, auto_large, sgd",
+        ),
         (
             lambda: catalogue.resolve(jb.Intervals(jb.Newton(0.99), 0.9), intervals=0.8),
             ValueError,

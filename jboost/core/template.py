@@ -76,7 +76,8 @@ def _search_width(model: Learner, state: State, dtype: str, key: Key) -> int:
     The sum of the lengths of all axes is a polynomial in n, mostly of degree 1: the secant method
     finds n at the third try. A model that treats few columns differently (``Select``) has another
     structure for small n. The polynomial has a kink there, at which a step of the secant method may
-    round to 0; it is then taken to be 1.
+    round to 0; it is then taken to be 1. Where the sum is no such polynomial, as that of
+    ``BoostedTrees``, n is looked for among the lengths of the axes.
     """
 
     def expected_at(n: int) -> State | None:
@@ -92,18 +93,23 @@ def _search_width(model: Learner, state: State, dtype: str, key: Key) -> int:
         length = sum(sum(jnp.shape(leaf)[axes:]) for leaf in jax.tree.leaves(state))
         return sum(sum(leaf.shape) for leaf in jax.tree.leaves(expected)) - length
 
+    def fits(n: int) -> bool:
+        expected = expected_at(n)
+        return expected is not None and mismatch(expected, state, _batch(expected, state)) is None
+
     last = next((2**i for i in range(12) if expected_at(2**i) is not None), 1)
     n = last + 1
     before, now = excess(last), excess(n)
     for _ in range(20):
-        if before == 0:
+        if before == 0 and fits(last):
             return last
         if now in (0, before):
             break
         step = round(now * (n - last) / (now - before)) or (1 if now > 0 else -1)
         last, before, n = n, now, max(n - step, 1)
         now = excess(n)
-    return n
+    lengths = {length for leaf in jax.tree.leaves(state) for length in jnp.shape(leaf)}
+    return next((length for length in (n, *sorted(lengths)) if fits(length)), n)
 
 
 def _batch(expected: State, state: State) -> tuple[int, ...]:

@@ -53,6 +53,7 @@ VALID = {
 OF_THEOREM_2 = {name: np.array(0.1) for name in ("zeta2", "target_mse")} | {"k": np.array(2)}
 # Arguments of a call whose valid values are others, or which a valid call must have.
 TOGETHER = {
+    "GrowingMemory": {"learner": jb.Newton(0.9)},
     "Gradient": {"optimizer": VALID["optimizer"]},
     "Lags": {"targets": 1},
     "Perceptron": {"hidden": 2},

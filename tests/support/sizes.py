@@ -49,7 +49,7 @@ def built():
     hidden, row = jb.networks.Perceptron(LARGEST_WHOLE), np.ones((1, 60_000), np.float32)
     yield "network", lambda: hidden.init(3, None, KEY)
     yield "GaussNewton", lambda: jb.GaussNewton(hidden).init(3, key=KEY)
-    yield "auto", lambda: jb.auto(LARGEST_WHOLE).init(3)
+    yield "auto", lambda: jb.auto("large").init(LARGEST_WHOLE)
     yield "booster", lambda: jb.boost(SGD, 2**20, target_mse=0.1).init(3)
     yield "larger booster", lambda: jb.boost(SGD, LARGEST_WHOLE, target_mse=0.1)
     yield "booster of a function", lambda: jb.boost(lambda k: SGD, LARGEST_WHOLE, target_mse=0.1)

@@ -86,11 +86,11 @@ class BoostedTrees(Learner):
       columns: how many columns a tree may look at. If x has more, half of them are those that
         gained most in recent trees and half are drawn.
       work: entries that a sample adds to histograms, at least 1: more of them grow trees faster.
-      rate: η > 0.
-      keep: κ ≥ 0; below 1 old trees fade.
+      rate: η, above 0 and at most 1.
+      keep: κ, 0 to 1; below 1 old trees fade.
       ridge: above 0; draws the leaves towards 0.
       least: the least weight of the rows on a side of a split, at least 0.
-      follow: μ ≥ 0.
+      follow: μ, 0 to 1.
 
     >>> import numpy as np, jboost as jb
     >>> xs = np.random.default_rng(0).uniform(-1, 1, (2000, 3)).astype(np.float32)
@@ -117,12 +117,12 @@ class BoostedTrees(Learner):
 
     def __post_init__(self) -> None:
         count, positive = checks.a_whole_number(at_least=1), checks.a_number(above=0)
-        at_least_zero = checks.a_number(at_least=0)
+        share = checks.a_number(at_least=0, at_most=1)
         checks.fields(self, trees=count, rows=count, columns=count, work=count)
         checks.fields(self, depth=checks.a_whole_number(at_least=1, at_most=DEEPEST))
         checks.fields(self, bins=checks.a_whole_number(at_least=4, at_most=MOST_BINS))
-        checks.fields(self, rate=positive, ridge=positive)
-        checks.fields(self, keep=at_least_zero, least=at_least_zero, follow=at_least_zero)
+        checks.fields(self, rate=checks.a_number(above=0, at_most=1), keep=share, follow=share)
+        checks.fields(self, ridge=positive, least=checks.a_number(at_least=0))
 
     @property
     def takes_missing(self) -> bool:

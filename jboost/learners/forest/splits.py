@@ -41,10 +41,9 @@ def best_splits(histograms: Array, ridge: Array, least: Array) -> Split:
     def best(left: Array) -> tuple[Array, Array]:
         """Return the largest gain, and the number of the split that has it."""
         gains = _gains(left, total, ridge, least).reshape(nodes, -1)
-        largest = jnp.max(gains, axis=1)
-        numbers = jnp.arange(bins * columns, dtype=jnp.int32)
-        first = jnp.where(gains == largest[:, None], numbers, bins * columns - 1)
-        return largest, jnp.min(first, axis=1)  # takes half the time of argmax
+        # A comparison of the gains with their maximum is not safe: the compiler may compute them
+        # twice, and round them otherwise, so that none is equal to it.
+        return jnp.max(gains, axis=1), jnp.argmax(gains, axis=1).astype(jnp.int32)
 
     gain, split = best(below)  # missing values go left
     nothing = jnp.zeros_like(gain), jnp.zeros_like(split)
