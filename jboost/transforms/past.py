@@ -135,7 +135,8 @@ class Past(Transform):
         products = jnp.where(numbers.astype(n.dtype) < n, change * earlier / _or_one(power), 0)
         changes = state.changes + gain * (products - state.changes)
         return PastState(
-            XX=n + 1,
+            answers=jnp.concatenate([d[None], answers[:-1]]),
+            samples=n + 1,
             mean=state.mean + u / (jnp.minimum(n, MEMORY) + 1),
             variance=jnp.where(n > 0, state.variance + gain * (u * u - state.variance), 0),
             levels=levels,
