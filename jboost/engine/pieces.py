@@ -20,8 +20,9 @@ from jboost.core.step import Observe, Trace, step
 from jboost.engine.plan import bytes_of
 
 CHUNK = 32  # rows; a longer chunk wastes more at the end, a shorter one costs time at each start
-SHORTEST, LONGEST = 1024, 65536  # rows of a piece
+LONGEST = 65536  # rows of a piece
 LARGEST = 2**21  # bytes of the rows of a piece and of their trace
+ALIGNMENT = 64  # bytes: a program reads an array of NumPy that begins there without a copy of it
 CALLS = 16  # a piece takes about as long as so many calls of the program by themselves
 
 
@@ -55,7 +56,7 @@ def length(
         one_step = partial(step, model, key=key, observe=observe)
         _, trace = jax.eval_shape(one_step, state, *row)
         bytes_of_a_row += sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(trace))
-    rows = min(max(CALLS * samples_per_call(state), SHORTEST), LONGEST, LARGEST // bytes_of_a_row)
+    rows = min(LONGEST, LARGEST // bytes_of_a_row)
     return 2 ** int(np.log2(max(rows, CHUNK)))
 
 
@@ -97,26 +98,28 @@ def cut(
     """Yield the pieces of a stream: x, d, the number of chunks and the number of rows."""
     inputs, targets, device = np.asarray(xs), np.asarray(ds), _other_device(xs)
     for start in range(0, len(inputs), rows):
-        x, d = (array[start : start + rows] for array in (inputs, targets))
-        n, piece = len(x), (_filled(x, rows, 0), _filled(d, rows, np.nan))
+        n = min(rows, len(inputs) - start)
+        piece = (_filled(a[start : start + n], rows, f) for a, f in ((inputs, 0), (targets, np.nan)))
         # A program takes arrays of NumPy faster than they could be put on the default device.
-        x, d = piece if device is None else jax.device_put(piece, device)
+        x, d = piece if device is None else jax.device_put((*piece,), device)
         yield x, d, np.int32(-(-n // CHUNK)), n
 
 
 def joined(traces: list[PieceTrace]) -> Any:
     """Return the trace of all pieces, as NumPy arrays."""
-
-    def join(*arrays: Array) -> np.ndarray:
-        parts = [np.asarray(a)[: piece.n] for a, piece in zip(arrays, traces, strict=True)]
-        return np.concatenate(parts)
-
-    return jax.tree.map(join, *(piece.trace for piece in traces))
+    structure = jax.tree.structure(traces[0].trace)
+    pieces = [[np.asarray(a)[:n] for a in jax.tree.leaves(trace)] for trace, n in traces]
+    if len(pieces) == 1:
+        return structure.unflatten(pieces[0])
+    return structure.unflatten([np.concatenate(arrays) for arrays in zip(*pieces, strict=True)])
 
 
 def put(arrays: Any, beside: Array) -> Any:
     """Return NumPy arrays as arrays of JAX, on the device of another one."""
-    return jax.device_put(arrays, _other_device(beside))
+    device = _other_device(beside)
+    if device is None:
+        return jax.tree.map(jnp.asarray, arrays)  # of small arrays in half the time
+    return jax.device_put(arrays, device)
 
 
 def _other_device(xs: Array | np.ndarray) -> Any:
@@ -138,6 +141,9 @@ def _filled(array: np.ndarray, rows: int, filler: float) -> np.ndarray:
     if len(array) == rows:
         return array
     # Rows behind the last chunk are never read: to leave them as they are saves most of the time.
-    longer, n = np.empty((rows, *array.shape[1:]), array.dtype), len(array)
+    n, size = len(array), rows * math.prod(array.shape[1:]) * array.itemsize
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    longer = memory[start : start + size].view(array.dtype).reshape(rows, *array.shape[1:])
     longer[:n], longer[n : n + CHUNK] = array, filler
     return longer

@@ -144,7 +144,7 @@ class Plans:
                 return make()
             others = (function, *others)
         leaves, structure = jax.tree.flatten(operands)
-        shapes = tuple((jnp.shape(a), getattr(a, "dtype", float)) for a in leaves)
+        shapes = tuple((getattr(a, "shape", ()), getattr(a, "dtype", float)) for a in leaves)
         double = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
         seen = (_choice, structure, shapes, double, *others)
         if seen not in plans:
