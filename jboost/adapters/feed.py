@@ -29,7 +29,7 @@ from jboost.adapters.numbers import as_weights
 from jboost.core import Key, Learner, State
 from jboost.core.learner import float_dtype
 from jboost.core.step import step
-from jboost.engine.kernel import USUAL_LEVEL, key_of, key_words, one_kernel, outermost, quickly
+from jboost.engine.kernel import key_of, key_words, one_kernel, outermost, quickly
 from jboost.engine.layout import Layout, lay_out, put_back
 from jboost.engine.loop import decide
 from jboost.engine.packing import Packing, SplitPacking
@@ -210,14 +210,14 @@ def _begin(key: Key, model: Learner, num_features: int, state: State) -> tuple[S
 
     def trace(layout: Layout) -> Any:
         packing, arrays = packed(layout)
-        return _program(packing, generator, True, USUAL_LEVEL).trace(arrays, words, block)
+        return _program(packing, generator, True).trace(arrays, words, block)
 
     def make() -> Plan:
         return decide(both[0], both[1], platforms(np.zeros(0)), trace)
 
     plan = _plans.get(None, both, (generator, num_features, dtype), make)
     packing, arrays = packed(plan.layout)
-    program = _program(packing, generator, plan.kernel, plan.level)
+    program = _program(packing, generator, plan.kernel)
     largest = float(jnp.finfo(dtype).max)
     fixed = key, model, num_features, dtype, largest, plan.layout, packing, words, program, rows
     return Setup(*fixed), (arrays, ())
@@ -262,14 +262,13 @@ def _draws(packing: Packing, generator: str, num_features: int, dtype: np.dtype)
 
 
 @functools.lru_cache(MOST_PROGRAMS)
-def _program(packing: SplitPacking, generator: str | None, kernel: bool, level: int | None) -> Any:
+def _program(packing: SplitPacking, generator: str | None, kernel: bool) -> Any:
     """Return the program that runs a block of rows.
 
     Args:
       packing: how the model and its state are packed.
       generator: the name of the key's random generator; None if learning draws nothing.
       kernel: whether the program is compiled as one kernel.
-      level: the compiler's optimisation level, None for XLA's own.
     """
 
     def run(packed: Packed, words: Array | None, block: Array) -> tuple[Packed, Array]:
@@ -304,4 +303,4 @@ def _program(packing: SplitPacking, generator: str | None, kernel: bool, level: 
     def whole(*operands: Any) -> tuple[tuple[Packed, Array], Array | None]:
         return one_kernel(run, *operands) if kernel else (run(*operands), None)
 
-    return outermost(whole, kernel=kernel, level=level)
+    return outermost(whole, kernel=kernel)

@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array
 
 from jboost.core import Key, Learner, State
+from jboost.core.numerics import Cleaned, already_cleaned, usable
 from jboost.core.step import Observe, Trace, step
 from jboost.engine.plan import bytes_of
 
@@ -71,23 +72,29 @@ def over_chunks(
 ) -> tuple[State, Trace]:
     """Return ``over_time`` of the first ``chunks`` chunks; the trace is 0 behind them."""
 
-    # Rows are read, and results written, where they are: to copy chunks takes a tenth of a step.
-    def run_row(run: tuple[State, Trace], row: Array) -> tuple[tuple[State, Trace], None]:
-        state, trace = run
-        x, d = (jax.lax.dynamic_index_in_dim(rows, row, keepdims=False) for rows in (xs, ds))
-        state, result = one_step(state, x, d)
-        write = partial(jax.lax.dynamic_update_index_in_dim, index=row, axis=0)
-        return (state, jax.tree.map(write, trace, result)), None
-
     # With a jit of its own JAX traces it once, for the shapes and for the loop.
     @jax.jit
-    def one_step(state: State, x: Array, d: Array) -> tuple[State, Trace]:
-        return step(model, state, x, d, key, observe)
+    def one_step(state: State, x: Array, d: Array, looked: Any) -> tuple[State, Trace]:
+        if looked is None:
+            return step(model, state, x, d, key, observe)
+        with already_cleaned(Cleaned(x, *looked)):
+            return step(model, state, x, d, key, observe)
 
     def run_chunk(number: Array, run: tuple[State, Trace]) -> tuple[State, Trace]:
-        return jax.lax.scan(run_row, run, number * CHUNK + jnp.arange(CHUNK, dtype=jnp.int32))[0]
+        state, trace = run
+        first = number * CHUNK
+        x, d = (jax.lax.dynamic_slice_in_dim(rows, first, CHUNK) for rows in (xs, ds))
+        looked = None
+        if not model.takes_missing:
+            good = usable(x)
+            looked = jnp.where(good, x, 0), jnp.all(good, axis=1)
+        rows = (x, d, looked)
+        state, results = jax.lax.scan(lambda state, row: one_step(state, *row), state, rows)
+        write = partial(jax.lax.dynamic_update_slice_in_dim, start_index=first, axis=0)
+        return state, jax.tree.map(write, trace, results)
 
-    _, result = jax.eval_shape(one_step, state, xs[0], ds[0])
+    looked = None if model.takes_missing else (xs[0], jnp.ones((), bool))
+    _, result = jax.eval_shape(one_step, state, xs[0], ds[0], looked)
     trace = jax.tree.map(lambda a: jnp.zeros((xs.shape[0], *a.shape), a.dtype), result)
     return jax.lax.fori_loop(0, chunks, run_chunk, (state, trace))
 
@@ -99,7 +106,8 @@ def cut(
     inputs, targets, device = np.asarray(xs), np.asarray(ds), _other_device(xs)
     for start in range(0, len(inputs), rows):
         n = min(rows, len(inputs) - start)
-        piece = (_filled(a[start : start + n], rows, f) for a, f in ((inputs, 0), (targets, np.nan)))
+        arrays = ((inputs, 0), (targets, np.nan))
+        piece = (_filled(a[start : start + n], rows, filler) for a, filler in arrays)
         # A program takes arrays of NumPy faster than they could be put on the default device.
         x, d = piece if device is None else jax.device_put((*piece,), device)
         yield x, d, np.int32(-(-n // CHUNK)), n
