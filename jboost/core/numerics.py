@@ -96,11 +96,7 @@ _cleaned: ContextVar[Cleaned | None] = ContextVar("cleaned", default=None)
 
 @contextmanager
 def already_cleaned(cleaned: Cleaned) -> Iterator[None]:
-    """Let :func:`known` and :func:`all_usable` look up what they would compute of this input.
-
-    A compiled loop cleans many rows at once. Otherwise XLA repeats the comparisons and choices in
-    every product with the input, for each copy of a learner.
-    """
+    """Let :func:`known` and :func:`all_usable` look up what they would compute of this input."""
     token = _cleaned.set(cleaned)
     try:
         yield

@@ -7,6 +7,7 @@ chunk may have rows that are none: their target is NaN, which leaves every state
 
 import math
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,13 +18,14 @@ from jax import Array
 
 from jboost.core import Key, Learner, State
 from jboost.core.numerics import Cleaned, already_cleaned, usable
+from jboost.core.rows import row_of
 from jboost.core.step import Observe, Trace, step
 from jboost.engine.plan import bytes_of
 
 CHUNK = 32  # rows; a longer chunk wastes more at the end, a shorter one costs time at each start
 LONGEST = 65536  # rows of a piece
 LARGEST = 2**21  # bytes of the rows of a piece and of their trace
-ALIGNMENT = 64  # bytes: a program reads an array of NumPy that begins there without a copy of it
+ALIGNMENT = 64  # bytes; a program reads an array of NumPy in place if it begins at a multiple
 CALLS = 16  # a piece takes about as long as so many calls of the program by themselves
 
 
@@ -72,31 +74,44 @@ def over_chunks(
 ) -> tuple[State, Trace]:
     """Return ``over_time`` of the first ``chunks`` chunks; the trace is 0 behind them."""
 
+    # It is always 1, but XLA does not know: a feed, where samples have weights, rounds alike.
+    weight = (chunks >= 0).astype(xs.dtype)
+
     # With a jit of its own JAX traces it once, for the shapes and for the loop.
     @jax.jit
-    def one_step(state: State, x: Array, d: Array, looked: Any) -> tuple[State, Trace]:
-        if looked is None:
-            return step(model, state, x, d, key, observe)
-        with already_cleaned(Cleaned(x, *looked)):
-            return step(model, state, x, d, key, observe)
+    def one_step(state: State, x: Array, d: Array, cleaned: Any) -> tuple[State, Trace]:
+        with using(x, cleaned):
+            return step(model, state, x, d, key, observe, weight=weight)
 
     def run_chunk(number: Array, run: tuple[State, Trace]) -> tuple[State, Trace]:
         state, trace = run
         first = number * CHUNK
         x, d = (jax.lax.dynamic_slice_in_dim(rows, first, CHUNK) for rows in (xs, ds))
-        looked = None
-        if not model.takes_missing:
-            good = usable(x)
-            looked = jnp.where(good, x, 0), jnp.all(good, axis=1)
-        rows = (x, d, looked)
+        rows = (x, d, clean(model, x))
         state, results = jax.lax.scan(lambda state, row: one_step(state, *row), state, rows)
         write = partial(jax.lax.dynamic_update_slice_in_dim, start_index=first, axis=0)
         return state, jax.tree.map(write, trace, results)
 
-    looked = None if model.takes_missing else (xs[0], jnp.ones((), bool))
-    _, result = jax.eval_shape(one_step, state, xs[0], ds[0], looked)
+    _, result = jax.eval_shape(one_step, state, xs[0], ds[0], row_of(clean(model, xs[:1]), 0))
     trace = jax.tree.map(lambda a: jnp.zeros((xs.shape[0], *a.shape), a.dtype), result)
     return jax.lax.fori_loop(0, chunks, run_chunk, (state, trace))
+
+
+def clean(model: Learner, rows: Array) -> tuple[Array, Array] | None:
+    """Return rows of inputs as :func:`using` wants them; None for a model that cleans them itself.
+
+    The rows of a chunk are cleaned together, before the loop over them. Inside it XLA would repeat
+    that in every product with the input, for each copy of a learner.
+    """
+    if model.takes_missing:
+        return None
+    good = usable(rows)
+    return jnp.where(good, rows, 0), jnp.all(good, axis=1)
+
+
+def using(x: Array, cleaned: tuple[Array, Array] | None) -> AbstractContextManager[None]:
+    """Return a context in which x has been cleaned; ``cleaned`` is its row of :func:`clean`."""
+    return nullcontext() if cleaned is None else already_cleaned(Cleaned(x, *cleaned))
 
 
 def cut(
@@ -149,9 +164,14 @@ def _filled(array: np.ndarray, rows: int, filler: float) -> np.ndarray:
     if len(array) == rows:
         return array
     # Rows behind the last chunk are never read: to leave them as they are saves most of the time.
-    n, size = len(array), rows * math.prod(array.shape[1:]) * array.itemsize
-    memory = np.empty(size + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    longer = memory[start : start + size].view(array.dtype).reshape(rows, *array.shape[1:])
+    longer, n = aligned((rows, *array.shape[1:]), array.dtype), len(array)
     longer[:n], longer[n : n + CHUNK] = array, filler
     return longer
+
+
+def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return an array of NumPy with any content, which a program reads without a copy of it."""
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)
