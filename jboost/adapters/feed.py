@@ -34,7 +34,7 @@ from jboost.engine.kernel import key_of, key_words, one_kernel, outermost, quick
 from jboost.engine.layout import Layout, lay_out, put_back
 from jboost.engine.loop import decide
 from jboost.engine.packing import Packing, SplitPacking
-from jboost.engine.pieces import CHUNK, aligned, clean, platforms, using
+from jboost.engine.pieces import aligned, clean, platforms, using
 from jboost.engine.plan import Plan, Plans
 from jboost.running.run import initial
 from jboost.wrappers.intervals import Intervals
@@ -43,6 +43,9 @@ QUEUE = 16  # rows: the samples that wait, and a prediction
 # One program has room for a block of rows, and takes as an argument how many of them to run. The
 # room costs a call nothing, up to about this size.
 LONGEST_BLOCK = 1024  # rows
+# Few, since most calls have two rows; and JAX computes only the smallest programs in the calling
+# thread, by default, which is faster.
+CHUNK = 4  # rows
 LARGEST_BLOCK = 2**18  # bytes
 
 MOST_PROGRAMS = 256  # programs that are remembered
@@ -202,7 +205,7 @@ def _begin(key: Key, model: Learner, num_features: int, state: State) -> tuple[S
         # Only ``init`` took the key: the program is the one for models without a key.
         words = generator = None
     fitting = LARGEST_BLOCK // ((num_features + 2) * dtype.itemsize)
-    rows = min(max(fitting // CHUNK, 1) * CHUNK, LONGEST_BLOCK)
+    rows = min(max(fitting // CHUNK * CHUNK, QUEUE), LONGEST_BLOCK)
     block = jax.ShapeDtypeStruct((rows + 1, num_features + 2), dtype)
 
     def by_steps(layout: Layout) -> bool:
@@ -281,7 +284,7 @@ def _program(packing: SplitPacking, generator: str | None, kernel: bool, by_step
         (model, state), key = packing.unpack(packed), key_of(words, generator)
         learned, count = block[-1, :2].astype(jnp.int32)
 
-        # Chunks and steps are those of a run: so both are compiled alike, and round alike.
+        # Rows are cleaned and taken as in a run: so both are compiled alike, and round alike.
         def run_chunk(number: Array, carried: tuple[State, Array]) -> tuple[State, Array]:
             first = number * CHUNK
             rows = jax.lax.dynamic_slice_in_dim(block, first, CHUNK)

@@ -151,7 +151,7 @@ def test_only_the_first_call_compiles(model: Any) -> None:
 
 def test_blocks_of_wide_rows_stay_small() -> None:
     rows = [Feed(NLMS, width).setup.rows for width in (3, 1000, 100_000)]
-    assert rows == [feed.LONGEST_BLOCK, 64, feed.CHUNK]
+    assert rows == [feed.LONGEST_BLOCK, 64, feed.QUEUE]
 
 
 @pytest.mark.parametrize("features", [["c", "a", "b"], 3, np.int64(3)], ids=repr)
