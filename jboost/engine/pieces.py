@@ -18,6 +18,7 @@ from jax import Array
 
 from jboost.core import Key, Learner, State
 from jboost.core.numerics import Cleaned, already_cleaned, usable
+from jboost.core.products import LARGEST_SUM
 from jboost.core.rows import row_of
 from jboost.core.step import Observe, Trace, step
 from jboost.engine.plan import bytes_of
@@ -87,8 +88,14 @@ def over_chunks(
         state, trace = run
         first = number * CHUNK
         x, d = (jax.lax.dynamic_slice_in_dim(rows, first, CHUNK) for rows in (xs, ds))
-        rows = (x, d, clean(model, x))
-        state, results = jax.lax.scan(lambda state, row: one_step(state, *row), state, rows)
+
+        # Wide inputs are read where they are.
+        def run_row(state: State, row: tuple[Array, Array, Any]) -> tuple[State, Trace]:
+            i, d, cleaned = row
+            return one_step(state, row_of(xs, first + i), d, cleaned)
+
+        rows = (jnp.arange(CHUNK, dtype=jnp.int32), d, clean(model, x))
+        state, results = jax.lax.scan(run_row, state, rows)
         write = partial(jax.lax.dynamic_update_slice_in_dim, start_index=first, axis=0)
         return state, jax.tree.map(write, trace, results)
 
@@ -98,12 +105,12 @@ def over_chunks(
 
 
 def clean(model: Learner, rows: Array) -> tuple[Array, Array] | None:
-    """Return rows of inputs as :func:`using` wants them; None for a model that cleans them itself.
+    """Return rows of inputs as :func:`using` wants them; None where the model had better do it.
 
     The rows of a chunk are cleaned together, before the loop over them. Inside it XLA would repeat
-    that in every product with the input, for each copy of a learner.
+    that in every product that is written as a sum, for each copy of a learner.
     """
-    if model.takes_missing:
+    if model.takes_missing or rows.shape[1] > LARGEST_SUM:
         return None
     good = usable(rows)
     return jnp.where(good, rows, 0), jnp.all(good, axis=1)
