@@ -6,7 +6,7 @@ learning before it cost one call, and one program does everything, compiled once
 
     learn the first rows (x, d, weight) of a block; then predict the x of those behind them
 
-The numbers are the same, to the last bit, whether samples come one by one or in batches.
+The numbers are the same, to the last bit, whether samples come one by one, in batches or in a run.
 """
 
 from __future__ import annotations
