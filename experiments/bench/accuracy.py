@@ -109,8 +109,8 @@ def work(name: str, sizes: Sequence[str], rows: int, seeds: int) -> dict[str, An
 
 def state_bytes(size: str, features: int) -> int:
     """The bytes of the state of auto."""
-    state = auto(size).init(features, np.float32)
-    return sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+    state = jax.eval_shape(lambda: auto(size).init(features, np.float32))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
 
 
 def first_results() -> dict[str, dict[str, float]]:

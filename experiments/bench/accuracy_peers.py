@@ -11,9 +11,10 @@ are in the order of time every regressor runs twice: with the last three answers
 first answer nothing is known.
 
 Regressors have the defaults of their library, LightGBM also better settings (``peer_models.py``).
-Where a library is not installed, its regressors are left out, and a sentence says so; CapyMOA needs
-Java too. The file is written after every cell, cheap regressors first, and no cell is run again: a
-run that is cut goes on where it stopped.
+Where a library is not installed, its regressors are left out, and a sentence says so: run
+``pip install river lightgbm capymoa`` in an environment with jboost; CapyMOA needs Java too. The
+file is written after every cell, cheap regressors first, and no cell is run again: a run that is
+cut goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ class Cell(NamedTuple):
 
 
 def cells(names: Sequence[str], only: Sequence[str]) -> Iterator[Cell]:
-    """All cells, cheap regressors first, and for each those with lags before those without."""
-    for model in models.NAMES:
-        if model not in only:
-            continue
+    """All cells, cheap regressors first; those that are not compared with auto come last."""
+    chosen = [model for model in models.NAMES if model in only]
+    for model in chosen:
         yield from (Cell(model, name, comparable(name)) for name in names)
+    for model in chosen:
         if model != models.LAST_VALUE:
             yield from (Cell(model, name, PLAIN) for name in names if name in sets.ORDERED)
 

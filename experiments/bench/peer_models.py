@@ -57,7 +57,7 @@ CAPYMOA = {
     "CapyMOA ARF": "AdaptiveRandomForestRegressor",
     "CapyMOA SOKNL": "SOKNL",
 }
-_SLOW = ("FMRegressor", "ARFRegressor", *CAPYMOA)
+_SLOW = ("ARFRegressor", *CAPYMOA, "FMRegressor")
 _SLOWEST = "SRPRegressor"
 NAMES = (  # cheap ones first
     *(LAST_VALUE, *BOOSTING),
