@@ -10,7 +10,8 @@ import numpy as np
 from experiments.bench import accuracy_peers as peers
 from experiments.bench import accuracy_report as report
 from experiments.bench import peer_models as models
-from experiments.shared import sets
+from experiments.shared import pages, sets
+from experiments.shared.experiment import read_json
 from experiments.shared.figures import dress, style
 from experiments.shared.markdown import Record, run_line, short, table
 from jboost import plots
@@ -65,14 +66,12 @@ def limits(results: Record, record: Record) -> Iterator[Limit]:
 
 
 def _times(results: Record, record: Record) -> Iterator[Limit]:
-    blocks, ratios = results["sets"], {}
-    for name, block in blocks.items():
-        cell = record["sets"].get(name, {}).get(peers.comparable(name), {}).get(models.LIGHTGBM)
-        if cell is not None:
-            ratios[name] = block["medium"]["us"] / cell["us"]
-    if ratios:
-        middle = float(np.median([*ratios.values()]))
-        yield Limit("time a sample over LightGBM's, median of the sets", 1 / 3, middle)
+    for model in models.BOOSTING:
+        times = report.peer_times(record, model)
+        ratios = [results["sets"][name]["medium"]["us"] / us for name, us in times.items()]
+        if ratios:
+            what = f"time a sample over that of {model}, median of the sets"
+            yield Limit(what, 1 / 3, float(np.median(ratios)))
     for r, limit in (("8", 8), ("54", 12)):
         if r in results["first"]:
             first = results["first"][r]
@@ -135,6 +134,13 @@ def figure(results: Record, record: Record) -> Figure:
     what = "mean squared error over that of auto: left of the line a peer is better"
     dress(ax, f"First {peers.ROWS:,} rows of {len(names)} sets", what, "", loc="lower right")
     return fig
+
+
+def redraw() -> None:
+    """Make the figure of record and the tables of the pages from the kept results alone."""
+    results, record = pages.load("accuracy")["results"], read_json(peers.FILE)
+    plots.save(figure(results, record), peers.FILE.with_name("accuracy.png"), dpi=110)
+    pages.fill()
 
 
 def blocks(accuracy: Record, record: Record) -> dict[str, str]:

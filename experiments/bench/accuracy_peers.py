@@ -8,7 +8,8 @@ microseconds of CPU time a sample (``us``), all null where it diverged or raised
 Columns and target are scaled to [−1, 1] by the whole set, as no live stream could be. Where rows
 are in the order of time every regressor runs twice: with the last three answers as columns
 (``lags``), and without (``plain``). The first row does not count, here and for auto: before the
-first answer nothing is known.
+first answer nothing is known. With ``--record`` the tables and the figure of ``accuracy.py`` are
+made again from its kept results.
 
 Regressors have the defaults of their library, LightGBM also better settings (``peer_models.py``).
 Where a library is not installed, its regressors are left out, and a sentence says so: run
@@ -142,6 +143,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"{' '.join(cell)}: {found['mse']:.4g}, {found['us']:.0f} µs", flush=True)
     write_json(record, file)
     print(f"results in {file}")
+    if args.record:
+        from experiments.bench import accuracy_limits  # which needs this module
+
+        accuracy_limits.redraw()
 
 
 if __name__ == "__main__":
