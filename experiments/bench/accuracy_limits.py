@@ -110,7 +110,8 @@ def shown(results: Record, record: Record) -> str:
          "yes" if row.holds else "**no**", row.where]
         for row in limits(results, record)
     ]  # fmt: skip
-    return table(["", "limit", "measured", "holds", "where"], rows)
+    text = table(["", "limit", "measured", "holds", "where"], rows)
+    return "\n\n".join([text, *report.unfinished(record)])
 
 
 def figure(results: Record, record: Record) -> Figure:

@@ -91,10 +91,10 @@ def summary(results: Record, record: Record) -> str:
             rows.append([column, *(f"{mean:.2f}" for mean in means), wins, better])
     head = ["", "all sets", "chosen on", "held out", "second half", "auto is better on"]
     text = table([*head, "the peer is better on (ratio)"], rows)
-    return "\n\n".join([text, *_unfinished(record)])
+    return "\n\n".join([text, *unfinished(record)])
 
 
-def _unfinished(record: Record) -> list[str]:
+def unfinished(record: Record) -> list[str]:
     """A sentence where the record of the peers is not complete, so that it looks no better."""
     cells = [*peers.cells(sets.NAMES, models.NAMES)]
     compared = [cell for cell in cells if cell.inputs == peers.comparable(cell.name)]
