@@ -4,33 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from experiments.bench import soak
+from experiments.bench import accuracy_limits, soak
 from experiments.shared.markdown import Record, marked, number, run_line, short, table
-
-
-def accuracy(record: Record) -> str:
-    """auto beside the best of river on every set, scaled input; times of the same run."""
-    results = record["results"]
-    rows = []
-    for role in ("chosen on", "held out"):
-        for name, row in results["summary"][role]["sets"].items():
-            block = results["sets"][name]["scaled"]
-            forest = block["river us"].get("ARFRegressor")
-            rows.append([
-                name,
-                f"{row['auto']:.4f}",
-                f"{row['theirs']:.4f}",
-                row["river"],
-                f"{row['ratio']:.2f}",
-                f"{row['raw over scaled']:.2f}",
-                f"{block['auto']['us']:.0f}",
-                "–" if forest is None else f"{forest:.0f}",
-            ])  # fmt: skip
-    mean = results["summary"]["all"]
-    rows.append(["geometric mean", "", "", "", f"{mean:.2f}", "", "", ""])
-    head = ["", "auto", "best of river", "which", "ratio", "raw / scaled", "auto, µs", "ARF, µs"]
-    return table(head, rows)
-
 
 WIDTHS = (3, 21, 90)
 MODELS = ("BSGD-WU", "BSGD-DR", "BSGD-RU", "BNM-WU", "BNM-DR", "BNM-RU")
@@ -330,7 +305,7 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
     combiners, nonlinear, tuning = record("combiners"), record("nonlinear"), record("tuning")
     prediction = record("prediction")
     return {
-        "accuracy": accuracy(record("accuracy")),
+        **accuracy_limits.blocks(record("accuracy"), record("peers")),
         "speed": speed(record("speed")),
         "speed rows": speed_rows(record("speed")),
         "first results": first_results(record("speed")),
