@@ -152,8 +152,9 @@ def sizes(results: Record, record: Record) -> str:
     for size, held in results["bytes"].items():
         whole = [block[size]["mse"] / block["medium"]["mse"] for block in blocks.values()]
         every = [
-            block[size]["all rows"]["mse"] / block["medium"]["all rows"]["mse"]
-            for block in blocks.values()
+            blocks[name][size]["all rows"]["mse"] / blocks[name]["medium"]["all rows"]["mse"]
+            for name in WATCHED
+            if name in blocks
         ]
         spent = sorted(block[size]["us"] for block in blocks.values())
         kilobytes = " and ".join(f"{count / 1024:,.0f}" for count in held.values())
@@ -165,7 +166,8 @@ def sizes(results: Record, record: Record) -> str:
             times = f"{np.median(gbm):.0f} ({min(gbm):.0f} to {max(gbm):.0f})"
             rows.append([model, "–", "–", times, "–"])
     widths = " and ".join(next(iter(results["bytes"].values())))
-    head = ["", "error over medium, 8,192 rows", "all rows", "µs a sample: median (range)"]
+    whole_sets = f"all rows of {', '.join(WATCHED)}"
+    head = ["", "error over medium, 8,192 rows", whole_sets, "µs a sample: median (range)"]
     return table([*head, f"state with {widths} columns, kB"], rows)
 
 
