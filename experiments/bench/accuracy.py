@@ -1,13 +1,13 @@
-"""Accuracy of auto, of the paper's models and of river's regressors on eight data sets.
+"""Accuracy of auto on eighteen data sets, beside river, LightGBM, CapyMOA and the last value.
 
-Every model predicts before it learns, over the first 8,192 rows: once raw, once scaled to [−1, 1]
-by the whole set. All errors are in the units of targets in [−1, 1]. Nothing is tuned to a set: auto
-has no settings, the paper's models have the defaults of ``jboost models``, and river's regressors
-have river's defaults. The constants inside auto were chosen on the first four sets and on generated
-streams; the last four sets are held out.
+Every model predicts before it learns. auto gets the rows as their files have them, with gaps and in
+their units; all errors are in units of half the target's range. The first row does not count:
+before the first answer nothing is known. Each size runs over all rows, and its first 8,192 rows
+are compared with the peers; the medium size runs them with five seeds, and its median counts. The
+constants inside auto were chosen on nine of the sets, and the other nine were held out.
 
-river's errors come from ``results/peers.json``, which ``accuracy_peers.py`` fills. Times are those
-of this run: of one call over the whole stream, compiled before. ``first`` includes compilation.
+The errors of the peers come from ``results/peers.json``, which ``accuracy_peers.py`` fills. Times
+are CPU time of this process: of one call over the first rows, compiled before.
 
 The errors of two choices in hindsight stand beside auto: its best expert, and the best fixed linear
 mix of its experts (batch least squares on their predictions). The difference is auto's regret.
@@ -15,7 +15,6 @@ mix of its experts (batch least squares on their predictions). The difference is
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -24,40 +23,35 @@ import jax
 import numpy as np
 
 import jboost as jb
+from experiments.bench import accuracy_limits as limits
 from experiments.bench import accuracy_peers as peers
-from experiments.shared import data
-from experiments.shared.errors import spread
-from experiments.shared.experiment import Experiment, read_json
-from experiments.shared.figures import dress, style
-from jboost import catalogue, plots
-from jboost.automatic import Seeded, auto, names
-from jboost.baselines.controls import LastValue, RunningMean
-from jboost.core import Learner
+from experiments.bench.accuracy_report import WATCHED
+from experiments.shared import sets
+from experiments.shared.experiment import Experiment, fresh_python, read_json
+from jboost.automatic import SIZES, auto, names
 
-CHOSEN, HELD_OUT = (
-    ("kin8nm", "california", "mv", "onp"),
-    ("puma8nh", "compactiv", "protein", "ypmsd"),
-)
-PAPER = ("bsgd_wu", "bsgd_dr", "bsgd_ru", "bnm_wu", "bnm_dr", "bnm_ru")
-TIMED = ("ARFRegressor", "HoeffdingTreeRegressor")  # of river, in this run
-TIMED_ROWS = 300
+MEDIUM = "medium"
+SEEDS = 5
+WIDTHS = (8, 54)  # columns of the streams whose first result is timed
+WINDOWS = 10
 
 
-def timed(model: Learner, xs: Any, ds: Any, key: Any = None) -> tuple[np.ndarray, float]:
-    """The predictions, and the seconds they took."""
-    start = time.perf_counter()
-    prediction = np.asarray(jb.run(model, xs, ds, key=key)[1].prediction, np.float64)
-    return prediction, time.perf_counter() - start
+def timed(model: Any, xs: Any, ds: Any, seed: int = 0) -> tuple[Any, float]:
+    """The predictions, and the CPU seconds they took.
 
-
-def error(prediction: Any, ds: Any, unit: float) -> float:
-    """The mean squared error over the unit; raw targets count from the second on.
-
-    Before the first answer every model predicts 0. On raw years near 2000 that first error alone
-    is fifty half ranges of the target.
+    The key is the one that ``auto(seed=seed)`` takes by itself; given here, nothing is compiled
+    again for another seed.
     """
-    known = slice(int(unit != 1.0), None)
-    return float(np.mean(np.square(prediction - np.asarray(ds, np.float64))[known])) / unit
+    start = time.process_time()
+    trace = jb.run(model, xs, ds, key=jax.random.key(seed))[1]
+    prediction = np.asarray(trace.prediction, np.float64)
+    return prediction, time.process_time() - start
+
+
+def windows(prediction: Any, ds: Any) -> list[float]:
+    """The mean squared error of each tenth of the rows; the first row does not count."""
+    square = np.square(prediction - ds)[1:]
+    return [float(np.mean(window)) for window in np.array_split(square, WINDOWS)]
 
 
 def watch(state: Any, info: Any) -> Any:
@@ -65,156 +59,94 @@ def watch(state: Any, info: Any) -> Any:
     return info.y
 
 
-def hindsight(model: Seeded, size: str, xs: Any, ds: Any, unit: float) -> dict[str, Any]:
+def hindsight(size: str, xs: Any, ds: Any, unit: float) -> dict[str, Any]:
     """The error of every expert, and of their best fixed linear mix."""
-    y = np.asarray(jb.run(model, xs, ds, observe=watch)[1].observed, np.float64)
+    y = jb.run(auto(size), xs, ds, observe=watch)[1].observed
+    y, ds = np.asarray(y, np.float64) / unit, ds / unit
     columns = np.column_stack([y, np.ones(len(y))])
-    mix = columns @ np.linalg.lstsq(columns[1:], np.asarray(ds, np.float64)[1:], rcond=None)[0]
-    each = {name: error(guess, ds, unit) for name, guess in zip(names(size), y.T, strict=True)}
+    mix = columns @ np.linalg.lstsq(columns[1:], ds[1:], rcond=None)[0]
+    each = {
+        name: peers.errors(guess, ds)["mse"] for name, guess in zip(names(size), y.T, strict=True)
+    }
     best = min(each, key=lambda name: each[name])
     return {
         "experts": each,
         "best expert": {"name": best, "mse": each[best]},
-        "best fixed mix": error(mix, ds, unit),
-        "auto, m = 1": next(mse for name, mse in each.items() if name.startswith("network 1")),
+        "best fixed mix": peers.errors(mix, ds)["mse"],
     }
 
 
-def work(name: str, units: str, size: str, rows: int, keys: int) -> dict[str, Any]:
-    """All measurements on one set in one kind of units."""
-    xs, ds, unit = data.in_units(name, units, rows)
-    model = auto(size)
-    key = jax.random.key(0)  # auto takes this key where none is given
-    prediction, first = timed(model, xs, ds, key)
-    again, seconds = timed(model, xs, ds, key)
-    errors = [error(prediction, ds, unit)]
-    for k in range(1, keys):
-        errors.append(error(timed(model, xs, ds, jax.random.key(k))[0], ds, unit))
-    out: dict[str, Any] = {
-        "T": len(ds),
-        "features": xs.shape[1],
-        "stand_in": not data.is_real(name),
-        "auto": spread(errors) | {"us": 1e6 * seconds / len(ds), "first": first},
-        "same bits": bool(np.array_equal(prediction, again)),
-        "running mean": error(timed(RunningMean(), xs, ds)[0], ds, unit),
-        "last value": error(timed(LastValue(), xs, ds)[0], ds, unit),
-        **hindsight(model, size, xs, ds, unit),
-        "paper": {},
-    }
-    for kind in PAPER:
-        paper = catalogue.named(kind)
-        key = jax.random.key(0) if paper.needs_key else None
-        timed(paper, xs, ds, key)
-        prediction, seconds = timed(paper, xs, ds, key)
-        out["paper"][kind] = {"mse": error(prediction, ds, unit), "us": 1e6 * seconds / len(ds)}
-    out["river us"] = river_times(xs[:TIMED_ROWS], ds[:TIMED_ROWS])
-    return out
-
-
-def river_times(xs: Any, ds: Any) -> dict[str, float]:
-    """Microseconds a sample of two of river's regressors; none where river is not installed."""
-    from experiments.shared.peers import river_predictions
-
-    out = {}
-    for name in TIMED:
-        try:
-            regressor = peers.make(name)
-        except ImportError:
-            return {}
-        start = time.perf_counter()
-        river_predictions(regressor, xs, ds)
-        out[name] = 1e6 * (time.perf_counter() - start) / len(ds)
-    return out
-
-
-def ratios(results: dict[str, Any], record: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The error of auto over that of river's best regressor, and raw over scaled, by set."""
-    out: dict[str, Any] = {}
-    for name in names:
-        scaled = results[name]["scaled"]["auto"]["mean"]
-        who, theirs = peers.best(record, name, "scaled")
-        out[name] = {
-            "auto": scaled,
-            "river": who,
-            "theirs": theirs,
-            "ratio": scaled / theirs,
-            "raw over scaled": results[name]["raw"]["auto"]["mean"] / scaled,
+def work(name: str, sizes: Sequence[str], rows: int, seeds: int) -> dict[str, Any]:
+    """All measurements on one set; ``seeds`` are those of the last size."""
+    raw, targets = sets.load(name, rows)
+    xs, ds = raw.astype(np.float32), targets.astype(np.float32)
+    unit = sets.half_range(targets)
+    scaled = targets / unit
+    out: dict[str, Any] = {"T": len(ds), "features": xs.shape[1], "ordered": name in sets.ORDERED}
+    for size in sizes:
+        model = auto(size)
+        every = size == MEDIUM or name in WATCHED  # the others would take an hour
+        prediction, _ = timed(model, *((xs, ds) if every else (xs[:rows], ds[:rows])))
+        again, seconds = timed(model, xs[:rows], ds[:rows])
+        out[size] = {
+            **peers.errors(prediction[:rows] / unit, scaled[:rows]),
+            "us": 1e6 * seconds / len(again),
+            "same bits": bool(np.array_equal(prediction[:rows], again)),
         }
-    known = [row["ratio"] for row in out.values() if row["ratio"] > 0]
-    mean = math.exp(sum(map(math.log, known)) / len(known)) if known else None
-    return {"sets": out, "geometric mean": mean}
+        if every:
+            out[size]["all rows"] = peers.errors(prediction / unit, scaled)
+            out[size]["tenths"] = windows(prediction / unit, scaled)
+    last = np.concatenate([[0.0], scaled[:-1]])
+    out["last value"] = {
+        "all rows": peers.errors(last, scaled),
+        "tenths": windows(last, scaled),
+    }
+    size = sizes[-1] if MEDIUM not in sizes else MEDIUM
+    found = [
+        peers.errors(timed(auto(size), xs[:rows], ds[:rows], seed)[0] / unit, scaled[:rows])
+        for seed in range(seeds)
+    ]
+    out["seeds"] = {error: [row[error] for row in found] for error in ("mse", "late")}
+    return out | hindsight(size, xs[:rows], ds[:rows], unit)
+
+
+def state_bytes(size: str, features: int) -> int:
+    """The bytes of the state of auto."""
+    state = jax.eval_shape(lambda: auto(size).init(features, np.float32))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+
+
+def first_results() -> dict[str, dict[str, float]]:
+    """CPU seconds of the first result in a fresh process, by number of columns and model."""
+
+    def fresh(name: str, r: int) -> float:
+        begin = "import time, jax; start = time.process_time()"
+        show = f"speed_first.show(start, {name!r}, {r}, None)"
+        code = f"{begin}; from experiments.bench import speed_first; {show}"
+        return float(fresh_python(code).split()[0])
+
+    return {str(r): {name: fresh(name, r) for name in ("auto", "bnm_wu")} for r in WIDTHS}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     experiment = Experiment(__file__, __doc__, argv, double=False)
-    names = CHOSEN[:1] if experiment.quick else CHOSEN + HELD_OUT
-    origin = data.origin(names, quick=experiment.quick)
-    rows = experiment.samples(peers.ROWS, 500)
-    size, keys = ("small", 1) if experiment.quick else ("medium", 3)
-    cells = [(name, units) for name in names for units in peers.UNITS]
-
-    def one(cell: tuple[str, str]) -> dict[str, Any]:
-        name, units = cell
-        return work(name, units, size, rows, keys)
-
-    done = experiment.each(one, cells, " ".join, workers=1)
-    results: dict[str, Any] = {name: {} for name in names}
-    for (name, units), block in zip(cells, done, strict=True):
-        results[name][units] = block
-    # river's recorded errors are those of full runs on the real sets.
-    comparable = rows == peers.ROWS and not experiment.quick
-    record = read_json(peers.FILE) if comparable else {}
-    summary = {
-        "chosen on": ratios(results, record, [n for n in names if n in CHOSEN]),
-        "held out": ratios(results, record, [n for n in names if n in HELD_OUT]),
-        "all": ratios(results, record, names)["geometric mean"],
+    chosen = sets.NAMES[:1] if experiment.quick else sets.NAMES
+    sizes = ("small",) if experiment.quick else tuple(SIZES)
+    origin = sets.origin(chosen, quick=experiment.quick)
+    rows = experiment.samples(peers.ROWS, 300)
+    seeds = experiment.size(SEEDS, 2)
+    found = experiment.each(lambda name: work(name, sizes, rows, seeds), chosen, workers=1)
+    results = {
+        "sets": dict(zip(chosen, found, strict=True)),
+        "bytes": {size: {str(r): state_bytes(size, r) for r in WIDTHS} for size in sizes},
+        "first": {} if experiment.quick else first_results(),
     }
-    settings = {
-        "rows": rows, "size": size, "keys": keys, "river": record.get("river"),
-        "data": origin,
-    }  # fmt: skip
-    experiment.write(settings, {"summary": summary, "sets": results})
-    experiment.save(figure(results, record))
-    report(summary)
-
-
-def report(summary: dict[str, Any]) -> None:
-    """Print the summary as a table."""
-    for part in ("chosen on", "held out"):
-        for name, row in summary[part]["sets"].items():
-            print(
-                f"{part:9} {name:10} auto {row['auto']:.4f}  raw/scaled "
-                f"{row['raw over scaled']:.2f}  best of river {row['theirs']:.4f} "
-                f"{row['river']}  ratio {row['ratio']:.2f}"
-            )
-
-
-def figure(results: dict[str, Any], record: dict[str, Any]) -> Any:
-    """Mean squared error against time per sample, both logarithmic, with a panel for each set."""
-    columns = min(4, len(results))
-    lines = -(-len(results) // columns)
-    fig, axes = plots.grid(lines, columns, width=3.4, height=3.0)
-    for ax, (name, both) in zip(np.ravel(axes), results.items(), strict=False):
-        block = both["scaled"]
-        points = {"auto": (block["auto"]["us"], block["auto"]["mean"])}
-        points |= {kind: (cell["us"], cell["mse"]) for kind, cell in block["paper"].items()}
-        theirs = record.get("mse", {}).get("scaled", {}).get(name, {})
-        points |= {
-            kind: (us, theirs[kind])
-            for kind, us in block["river us"].items()
-            if theirs.get(kind) is not None
-        }
-        for k, (label, point) in enumerate(points.items()):
-            mark = "*" if label == "auto" else "o" if label in PAPER else "s"
-            look = style(k) | {"linestyle": "", "marker": mark}
-            ax.plot(*point, label=label, **look)
-        who, least = peers.best(record, name, "scaled")
-        if who:
-            ax.axhline(least, color="0.5", linewidth=0.8, linestyle=":")
-        ax.axhline(block["running mean"], color="0.8", linewidth=0.8)
-        ax.set(xscale="log", yscale="log")
-        dress(ax, name, "µs per sample", "mean squared error", fontsize="xx-small")
-    return fig
+    settings = {"rows": rows, "seeds": seeds, "data": origin}
+    experiment.write(settings, results)
+    if not experiment.quick and rows == peers.ROWS:  # what the peers' errors can be compared with
+        record = read_json(peers.FILE)
+        experiment.save(limits.figure(results, record))
+        print(limits.shown(results, record))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import jboost as jb
-from experiments.bench import accuracy_peers as peers
+from experiments.bench import peer_models as peers
 from experiments.shared import markdown
 from experiments.shared.experiment import Experiment
 from experiments.shared.peers import river_predictions

@@ -4,33 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from experiments.bench import soak
+from experiments.bench import accuracy_limits, soak
 from experiments.shared.markdown import Record, marked, number, run_line, short, table
-
-
-def accuracy(record: Record) -> str:
-    """auto beside the best of river on every set, scaled input; times of the same run."""
-    results = record["results"]
-    rows = []
-    for role in ("chosen on", "held out"):
-        for name, row in results["summary"][role]["sets"].items():
-            block = results["sets"][name]["scaled"]
-            forest = block["river us"].get("ARFRegressor")
-            rows.append([
-                name,
-                f"{row['auto']:.4f}",
-                f"{row['theirs']:.4f}",
-                row["river"],
-                f"{row['ratio']:.2f}",
-                f"{row['raw over scaled']:.2f}",
-                f"{block['auto']['us']:.0f}",
-                "–" if forest is None else f"{forest:.0f}",
-            ])  # fmt: skip
-    mean = results["summary"]["all"]
-    rows.append(["geometric mean", "", "", "", f"{mean:.2f}", "", "", ""])
-    head = ["", "auto", "best of river", "which", "ratio", "raw / scaled", "auto, µs", "ARF, µs"]
-    return table(head, rows)
-
 
 WIDTHS = (3, 21, 90)
 MODELS = ("BSGD-WU", "BSGD-DR", "BSGD-RU", "BNM-WU", "BNM-DR", "BNM-RU")
@@ -92,6 +67,24 @@ def first_results(record: Record) -> str:
     ]  # fmt: skip
     head = ["", "`jb.run`, CPU s", "in all less `import jax`", "programs for a second length"]
     return table(head, shown)
+
+
+def single_calls(record: Record) -> str:
+    """CPU microseconds of single calls, beside a step of a run."""
+    rows = [
+        [name, *(f"{cost[what]:.3g}" for what in ("step", "pair", "call of no rows"))]
+        for name, cost in record["results"].get("singles", {}).items()
+    ]
+    return table(["", "step of a run", "pair of calls", "call of no rows"], rows)
+
+
+def storages(record: Record) -> str:
+    """Microseconds of least squares on the whole of P and on one triangle of it."""
+    rows = [
+        [f"r = {r}", f"{times['whole']:.3g}", f"{times['triangle']:.3g}"]
+        for r, times in record["results"].get("storages", {}).items()
+    ]
+    return table(["", "the whole of P", "one triangle of P"], rows)
 
 
 def speed_requirements(record: Record) -> str:
@@ -312,10 +305,12 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
     combiners, nonlinear, tuning = record("combiners"), record("nonlinear"), record("tuning")
     prediction = record("prediction")
     return {
-        "accuracy": accuracy(record("accuracy")),
+        **accuracy_limits.blocks(record("accuracy"), record("peers")),
         "speed": speed(record("speed")),
         "speed rows": speed_rows(record("speed")),
         "first results": first_results(record("speed")),
+        "single calls": single_calls(record("speed")),
+        "storages": storages(record("speed")),
         "speed requirements": speed_requirements(record("speed")),
         "combiners errors": combiner_errors(combiners),
         "combiners regrets": combiner_regrets(combiners),

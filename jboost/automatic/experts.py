@@ -50,7 +50,7 @@ class Size(NamedTuple):
 # experiments/bench/accuracy.py and auto_streams.py measure what these settings give.
 SIZES = {
     "small": Size(60, (0.9995, 0.9995, 0.998, 0.99), True, 0, None, None),
-    "medium": Size(150, (0.9995,), False, 200, Replay(), BoostedTrees()),
+    "medium": Size(150, (0.9995, 0.998, 0.99), False, 200, Replay(), BoostedTrees()),
     "large": Size(
         300, (0.9995, 0.998), False, 400,
         Replay(Rectified((128, 64)), rows=16384, decay=0.03),
@@ -60,8 +60,7 @@ SIZES = {
 MEMORIES = (1.0, 0.999, 0.99, 0.95)  # forgetting factors of the lines
 COLUMNS_OF_NETWORKS = 40
 COLUMNS_OF_PRODUCTS = 8  # 164 products of up to three
-TARGETS = (Scale(), Scale("held", clip=10.0))  # how targets are scaled
-MOVING, HOLDING = 0, 1  # the numbers of these scales
+MOVING, HOLDING = Scale(), Scale("held", clip=10.0)  # how targets are scaled
 
 
 @model
@@ -124,7 +123,7 @@ def experts(size: str = "medium") -> dict[str, Expert]:
         name = f"network {number}, memory {_memory(beta)}"
         by_name[name] = Expert(pipeline(Select(COLUMNS_OF_NETWORKS), learner))
     if of.features:
-        squares = Newton(0.995, ridge=1.0, max_variance=10.0, storage="covariance")
+        squares = Newton(0.995, ridge=1.0, max_variance=10.0)
         kernel = pipeline(WithFourier(of.features), GrowingMemory(squares, rate=0.25))
         by_name["kernel"] = Expert(kernel)
     if of.replay is not None:
@@ -132,7 +131,7 @@ def experts(size: str = "medium") -> dict[str, Expert]:
     if of.products:
         products = Select(COLUMNS_OF_PRODUCTS), Polynomial(3), Bias()
         cubic = pipeline(*products, Newton(0.99, ridge=0.01))
-        by_name["products of columns"] = Expert(cubic, taught=HOLDING)
+        by_name["products of columns"] = Expert(cubic, taught=1)  # by HOLDING
     return by_name
 
 
@@ -157,7 +156,8 @@ def auto(size: str = "medium", *, seed: int = 0) -> Seeded:
     (300,)
     """
     learners = [*experts(size).values()]
-    mixed = mixture(Scale(), TARGETS, Past(), learners, BOA(), SIZES[size].trees, Refined())
+    targets = [MOVING, HOLDING] if SIZES[size].products else [MOVING]
+    mixed = mixture(Scale(), targets, Past(), learners, BOA(), SIZES[size].trees, Refined())
     return Seeded(mixed, seed)
 
 

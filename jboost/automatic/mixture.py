@@ -211,7 +211,7 @@ class Mixture(Learner):
             left = COMBINED.unscaled(units, near[None])[0] - p
             left = once.with_input(seen, self.last.takes_missing).with_target(left)
             # Before the first answer the mix knows nothing, not even the size of d.
-            last = self.last.learn(last, left.only_if(state.past.count > 0))
+            last = self.last.learn(last, left.only_if(state.past.samples > 0))
         return MixtureState(
             inputs=inputs,
             targets=targets,

@@ -6,8 +6,8 @@
 """
 
 from jboost.core import Learner
-from jboost.learners.newton import ForwardNewton, Newton
 from jboost.learners.forest.boosted import BoostedTrees
+from jboost.learners.newton import ForwardNewton, Newton
 from jboost.learners.replay import Replay
 from jboost.learners.sgd import NLMS, SGD
 from jboost.learners.trainers import GaussNewton, Gradient

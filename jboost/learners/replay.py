@@ -8,7 +8,19 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.typing import ArrayLike
 
-from jboost.core import DType, Key, Learner, Network, Number, Sample, checks, draws, model, static
+from jboost.core import (
+    DType,
+    Key,
+    Learner,
+    Network,
+    Number,
+    Sample,
+    checks,
+    draws,
+    model,
+    places,
+    static,
+)
 from jboost.core.learner import required_key
 from jboost.core.numerics import dtype_of, known, usable
 from jboost.learners.networks import Rectified, unravelled
@@ -100,29 +112,32 @@ class Replay(Learner):
 
     def learn(self, state: ReplayState, sample: Sample) -> ReplayState:
         dtype, counts = state.theta.dtype, sample.counts
-        newest = sample.x, sample.d, jnp.minimum(sample.weight * _number(sample, dtype), HEAVIEST)
+        weight = jnp.minimum(sample.weight * jnp.asarray(sample.repeats, dtype), HEAVIEST)
         once = counts.astype(jnp.int32)
-        place = jnp.where(counts, state.place, self.rows)  # beyond the ring nothing is written
-        ring = tuple(
-            array.at[place].set(value, mode="drop")
-            for array, value in zip((state.x, state.d, state.weight), newest, strict=True)
-        )
-        steps = state.steps + once
-        filled = jnp.minimum(state.filled + once, self.rows)
+        ring, row = (state.x, state.d, state.weight), (sample.x, sample.d, weight)
+        x, d, weights = places.put(ring, state.place, row, counts)
+        steps, filled = state.steps + once, jnp.minimum(state.filled + once, self.rows)
         drawn = self._drawn(state.words, steps, filled)
-        pairs = zip(newest, ring, strict=True)
-        batch = [jnp.concatenate([value[None], array[drawn]]) for value, array in pairs]
-        after = self._step(state, *batch, jnp.maximum(steps, 1).astype(dtype))
+        batch = (
+            jnp.concatenate([sample.x[None], x[drawn]]),
+            jnp.concatenate([sample.d[None], d[drawn]]),
+            jnp.concatenate([weight[None], weights[drawn]]),
+        )
+        before = state.theta, state.average, state.m, state.v
+        after = self._step(before, *batch, jnp.maximum(steps, 1).astype(dtype))
         learned = counts & jnp.all(usable(jnp.stack(after)))
-        after = [jnp.where(learned, new, old) for new, old in zip(after, state[:4], strict=True)]
+        theta, average, m, v = (
+            jnp.where(learned, new, old) for new, old in zip(after, before, strict=True)
+        )
         place = (state.place + once) % self.rows
-        return ReplayState(*after, *ring, place, filled, steps, state.words)
+        ring = x, d, weights, place, filled, steps
+        return ReplayState(theta, average, m, v, *ring, state.words)
 
     def _step(
-        self, state: ReplayState, x: Array, d: Array, weight: Array, t: Array
+        self, before: tuple[Array, Array, Array, Array], x: Array, d: Array, weight: Array, t: Array
     ) -> tuple[Array, Array, Array, Array]:
-        """Return θ, its average and Adam's means after the t-th step."""
-        theta, average, m, v = state[:4]
+        """Return θ, its average and Adam's two means after the t-th step."""
+        theta, average, m, v = before
         y, backward = jax.vjp(lambda theta: jax.vmap(lambda x: self._f(theta, x))(x), theta)
         (g,) = backward(weight * jnp.clip(y - d, -FARTHEST, FARTHEST) / self.batch)
         m, v = B1 * m + (1 - B1) * g, B2 * v + (1 - B2) * g * g
@@ -141,7 +156,3 @@ class Replay(Learner):
 
     def _f(self, theta: Array, x: Array) -> Array:
         return self.network.apply(unravelled(self.network, theta, x.shape[0]), x)
-
-
-def _number(sample: Sample, dtype: DType) -> Array:
-    return jnp.asarray(sample.repeats, dtype)

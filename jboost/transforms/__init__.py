@@ -14,5 +14,6 @@ from jboost.transforms.scale import Scale
 from jboost.transforms.select import Select
 
 __all__ = [
-    "Bias", "Impute", "Lags", "Past", "Polynomial", "RandomFourier", "Scale", "ScaleTarget", "Select",
+    "Bias", "Impute", "Lags", "Past", "Polynomial", "RandomFourier", "Scale", "ScaleTarget",
+    "Select",
 ]  # fmt: skip

@@ -23,7 +23,7 @@ class PastState(NamedTuple):
     """What is known of the answers so far; every field is 0 at the start."""
 
     answers: Array  # the latest answers, newest first, (longest + 2,)
-    count: Array  # n, how many there were
+    samples: Array  # n, how many there were
     mean: Array  # of the answers
     variance: Array  # of the answers
     levels: Array  # the autocorrelations of the answers at the first lags, (lags,)
@@ -87,7 +87,7 @@ class Past(Transform):
         zero, zeros = jnp.zeros((), dtype), jnp.zeros(self.longest, dtype)
         return PastState(
             answers=jnp.zeros(self.longest + 2, dtype),
-            count=zero,
+            samples=zero,
             mean=zero,
             variance=zero,
             levels=zeros[: self.lags],
@@ -103,17 +103,19 @@ class Past(Transform):
 
     def latest(self, state: PastState) -> Array:
         """Return the latest answers, newest first, (lags,); NaN where there was none."""
-        there = jnp.arange(self.lags, dtype=state.count.dtype) < state.count
+        there = jnp.arange(self.lags, dtype=state.samples.dtype) < state.samples
         return jnp.where(there, state.answers[: self.lags], jnp.nan)
 
     def a_season_ago(self, state: PastState) -> Array:
         """Return the answers one period before the next, and one earlier; NaN without a period."""
         at = jnp.stack([state.periods - 1, state.periods], axis=1).ravel()
-        found = (jnp.repeat(state.periods, 2) > 0) & (at.astype(state.count.dtype) < state.count)
+        found = (jnp.repeat(state.periods, 2) > 0) & (
+            at.astype(state.samples.dtype) < state.samples
+        )
         return jnp.where(found, state.answers[jnp.maximum(at, 0)], jnp.nan)
 
     def learn(self, state: PastState, sample: Sample) -> PastState:
-        answers, n, d = state.answers, state.count, sample.d
+        answers, n, d = state.answers, state.samples, sample.d
         effective = jnp.clip(n, 1, MEMORY)
         chance, gain = 1 / jnp.sqrt(effective), 1 / effective
 
@@ -134,8 +136,8 @@ class Past(Transform):
         changes = state.changes + gain * (products - state.changes)
         return PastState(
             answers=jnp.concatenate([d[None], answers[:-1]]),
-            count=n + 1,
-            mean=state.mean + u / (effective + 1),
+            samples=n + 1,
+            mean=state.mean + u / (jnp.minimum(n, MEMORY) + 1),
             variance=jnp.where(n > 0, state.variance + gain * (u * u - state.variance), 0),
             levels=levels,
             telling=telling,

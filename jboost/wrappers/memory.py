@@ -56,6 +56,6 @@ class GrowingMemory(Wrapper):
         t, dtype = state.samples, state.samples.dtype
         forgets = 1 - jnp.asarray(self.learner.forgetting, dtype)  # type: ignore[attr-defined]
         forgets = forgets / (1 + jnp.asarray(self.rate, dtype) * t * forgets)
-        learner = dataclasses.replace(self.learner, forgetting=1 - forgets)
+        learner = dataclasses.replace(self.learner, forgetting=1 - forgets)  # type: ignore[type-var]
         t = sample.keep(t + 1, t)
         return GrowingState(t, learner.learn(state.learner, sample))

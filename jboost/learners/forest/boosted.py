@@ -16,7 +16,18 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jboost.core import DType, Key, Learner, Number, Sample, checks, draws, model, static
+from jboost.core import (
+    DType,
+    Key,
+    Learner,
+    Number,
+    Sample,
+    checks,
+    draws,
+    model,
+    places,
+    static,
+)  # fmt: skip
 from jboost.core.numerics import dtype_of, usable
 from jboost.learners.forest.bins import bins_of, edges_of
 from jboost.learners.forest.memory import Growth, Ring, Schedule
@@ -120,7 +131,7 @@ class BoostedTrees(Learner):
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> TreesState:
         dtype, r = dtype_of(dtype), num_features
         slice_ = self._slice(r)
-        places = -(-self.rows // slice_) * slice_
+        count = -(-self.rows // slice_) * slice_
         zero, wait = jnp.zeros((), jnp.int32), jnp.full((), START, jnp.int32)
         words = jnp.zeros(2, jnp.uint32) if key is None else jax.random.key_data(key).ravel()[:2]
         return TreesState(
@@ -128,7 +139,7 @@ class BoostedTrees(Learner):
             mean=jnp.zeros((), dtype),
             edges=jnp.full((r, self.bins - 2), ABSENT, dtype),
             gains=jnp.zeros(r, dtype),
-            ring=Ring.zeros(places, r, self.trees, dtype),
+            ring=Ring.zeros(count, r, self.trees, dtype),
             growth=Growth.zeros(self.depth, self.bins, min(self.columns, r), dtype),
             schedule=Schedule(zero, zero, wait, jnp.full((), TURNS, jnp.int32)),
             words=words,
@@ -170,7 +181,7 @@ class BoostedTrees(Learner):
     ) -> TreesState:
         """Return the state with the row in its ring, and with leaves that have followed d."""
         trees, growth, schedule = state.trees, state.growth, state.schedule
-        places = len(state.ring.target)
+        count = len(state.ring.target)
         y, leaf, values = self._estimate(state, x)
         early = schedule.filled < START
         mu = jnp.asarray(self.follow, d.dtype) * jnp.minimum(weight, 1) / self.trees
@@ -194,11 +205,11 @@ class BoostedTrees(Learner):
         )  # fmt: skip
         once = counts.astype(jnp.int32)
         schedule = schedule._replace(
-            place=(place + once) % places,
-            filled=jnp.minimum(schedule.filled + once, places),
+            place=(place + once) % count,
+            filled=jnp.minimum(schedule.filled + once, count),
             wait=schedule.wait - once,
         )
-        ring = state.ring.put(jnp.where(counts, place, places), row)
+        ring = state.ring.put(place, row, counts)
         return state._replace(trees=trees, mean=mean, ring=ring, schedule=schedule)
 
     def _cut_columns(self, state: TreesState, cuts: Array) -> TreesState:
@@ -302,10 +313,7 @@ class BoostedTrees(Learner):
         histogram = jax.lax.fori_loop(0, count, clear, growth.histogram)
 
         ends = splits & (growth.level + 1 == self.depth)
-        replaced = jnp.where(ends, turn, self.trees)  # beyond the last tree nothing is written
-        trees = jax.tree.map(
-            lambda all_, new: all_.at[replaced].set(new, mode="drop"), state.trees, tree
-        )
+        trees = places.put(state.trees, turn, tree, ends)
         gains = jnp.where(ends, FADING * gains, gains)
         drawn = growth.drawn + ends.astype(jnp.int32)
         columns = growth.columns

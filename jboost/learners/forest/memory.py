@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import DTypeLike
 
+from jboost.core import places
 from jboost.learners.forest.trees import Trees
 
 
@@ -23,29 +24,29 @@ class Ring(NamedTuple):
     leaf: Array  # the leaf of the row in each tree, (M, places), uint8
 
     @classmethod
-    def zeros(cls, places: int, num_features: int, trees: int, dtype: DTypeLike) -> "Ring":
-        numbers, columns = jnp.zeros(places, dtype), (places, num_features)
+    def zeros(cls, count: int, num_features: int, trees: int, dtype: DTypeLike) -> "Ring":
+        numbers, columns = jnp.zeros(count, dtype), (count, num_features)
         return cls(
             jnp.zeros(columns, dtype),
             jnp.zeros(columns, jnp.uint8),
             numbers, numbers, numbers, numbers,
-            jnp.zeros(places, jnp.uint8),
-            jnp.zeros((trees, places), jnp.uint8),
+            jnp.zeros(count, jnp.uint8),
+            jnp.zeros((trees, count), jnp.uint8),
         )  # fmt: skip
 
-    def put(self, place: Array, row: "Ring") -> "Ring":
-        """Return the ring with a row in a place; beyond the last place, the ring as it is."""
-        *arrays, leaf = self
-        *values, leaves = row
-        pairs = zip(arrays, values, strict=True)
-        new = [array.at[place].set(value, mode="drop") for array, value in pairs]
-        return Ring(*new, leaf.at[:, place].set(leaves, mode="drop"))
+    def put(self, place: Array, row: "Ring", counts: Array) -> "Ring":
+        """Return the ring with a row in a place, or as it is where the row does not count."""
+        without = self._replace(leaf=()), row._replace(leaf=())
+        leaf = places.put(self.leaf, place, row.leaf, counts, axis=1)
+        return places.put(without[0], place, without[1], counts)._replace(leaf=leaf)
 
     def rows(self, start: Array, count: int, tree: Array) -> "Ring":
         """Return the rows of some neighbouring places; ``leaf`` is that of one tree alone."""
-        *arrays, leaf = self
-        slices = [jax.lax.dynamic_slice_in_dim(array, start, count) for array in arrays]
-        return Ring(*slices, jax.lax.dynamic_slice(leaf, (tree, start), (1, count))[0])
+        slices = jax.tree.map(
+            lambda array: jax.lax.dynamic_slice_in_dim(array, start, count), self._replace(leaf=())
+        )
+        leaf = jax.lax.dynamic_slice(self.leaf, (tree, start), (1, count))[0]
+        return slices._replace(leaf=leaf)
 
 
 class Growth(NamedTuple):

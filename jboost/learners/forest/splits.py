@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+CLEARLY = 1.0001  # times the gain: by so much it must be better that missing values go right
 LARGEST_GAIN = 1e30  # sums of absurd targets overflow when they are squared
 
 
@@ -38,19 +39,22 @@ def best_splits(histograms: Array, ridge: Array, least: Array) -> Split:
     below = below.reshape(histograms.shape)
     total, absent = below[:, -1, 0], histograms[:, 0]
 
-    def best(left: Array) -> tuple[Array, Array]:
-        """Return the largest gain, and the number of the split that has it."""
-        gains = _gains(left, total, ridge, least).reshape(nodes, -1)
+    def best(left: Array, among: Array) -> tuple[Array, Array]:
+        """Return the largest gain among some columns, and the number of the split that has it."""
+        gains = jnp.where(among[:, None], _gains(left, total, ridge, least), 0).reshape(nodes, -1)
         # A comparison of the gains with their maximum is not safe: the compiler may compute them
         # twice, and round them otherwise, so that none is equal to it.
         return jnp.max(gains, axis=1), jnp.argmax(gains, axis=1).astype(jnp.int32)
 
-    gain, split = best(below)  # missing values go left
+    has_gaps = jnp.any(absent != 0, axis=-1)
+    gain, split = best(below, jnp.ones_like(has_gaps))  # missing values go left
     nothing = jnp.zeros_like(gain), jnp.zeros_like(split)
-    is_missing = jnp.any(absent[..., 2] > 0)
-    other = jax.lax.cond(is_missing, lambda: best(below - absent[:, None]), lambda: nothing)
-    missing = (other[0] > gain).astype(jnp.int32)
-    gain = jnp.maximum(gain, other[0])
+    other = jax.lax.cond(
+        jnp.any(has_gaps), lambda: best(below - absent[:, None], has_gaps), lambda: nothing
+    )
+    # Some splits part the rows alike either way. Rounding must not choose between them.
+    missing = (other[0] > CLEARLY * gain).astype(jnp.int32)
+    gain = jnp.where(missing > 0, other[0], gain)
     split = jnp.where(missing > 0, other[1], split)
 
     node, number, column = jnp.arange(nodes, dtype=jnp.int32), split // columns, split % columns

@@ -43,12 +43,11 @@ def leaves(trees: Trees, x: Array) -> Array:
     roots = jnp.arange(count, dtype=jnp.int32) * nodes  # among the nodes of all trees
     codes, thresholds = trees.codes.ravel(), trees.thresholds.ravel()
 
-    def down(_: Array, node: Array) -> Array:
+    node = jnp.zeros(count, jnp.int32)
+    for _ in range(nodes.bit_length()):  # not a loop of JAX's: the compiler walks only once then
         code = codes[roots + node]
-        return children(node, code, thresholds[roots + node], x[code // 2])
-
-    start = jnp.zeros(count, jnp.int32)
-    return jax.lax.fori_loop(0, nodes.bit_length(), down, start) - nodes
+        node = children(node, code, thresholds[roots + node], x[code // 2])
+    return node - nodes
 
 
 def node_of(tree: Trees, x: Array, depth: Array) -> Array:
