@@ -18,7 +18,8 @@ import jboost as jb
 from jboost import catalogue
 from jboost.checkpoints import checkpoint
 from jboost.cli import main
-from jboost.files import delimited, predictions
+from jboost.files import lines as text_lines
+from jboost.files import predictions
 from jboost.reports.accounts import Learners
 from jboost.wrappers.intervals import band
 
@@ -40,7 +41,7 @@ def table(rows: int = ROWS) -> np.ndarray:
 def folder(tmp_path: Path, monkeypatch: Any) -> Path:
     """An empty folder with one file in it, read some lines at a time."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(delimited, "BLOCK_BYTES", 1500)
+    monkeypatch.setattr(text_lines, "BLOCK_BYTES", 1500)
     lines = (",".join(map(str, row)) for row in table().astype(object))
     (tmp_path / "data.csv").write_text("\n".join(["a,b,y", *lines]) + "\n")
     return tmp_path

@@ -25,7 +25,8 @@ from jboost import catalogue
 from jboost.automatic import auto
 from jboost.checkpoints import archive, checkpoint
 from jboost.cli import main
-from jboost.files import delimited, predictions, sources
+from jboost.files import lines as text_lines
+from jboost.files import predictions, sources
 from jboost.running import run_file
 
 pytest.importorskip("pyarrow")
@@ -50,7 +51,7 @@ def csv(rows: int = ROWS) -> str:
 def folder(tmp_path: Path, monkeypatch: Any) -> Path:
     """An empty folder with one file in it, read some lines at a time."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(delimited, "BLOCK_BYTES", 1500)
+    monkeypatch.setattr(text_lines, "BLOCK_BYTES", 1500)
     (tmp_path / "data.csv").write_text(csv())
     return tmp_path
 
@@ -91,7 +92,7 @@ def test_the_table_and_the_predictions_are_those_of_a_run(folder: Path, capsys: 
 
 
 def test_the_default_has_nothing_to_tune(folder: Path, capsys: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(delimited, "BLOCK_BYTES", 2**20)
+    monkeypatch.setattr(text_lines, "BLOCK_BYTES", 2**20)
     Path("few.csv").write_text(csv(250))  # of one length, as it takes long to compile
     assert run("few.csv", "--target", "y") == 0
     out = capsys.readouterr().out
@@ -219,10 +220,10 @@ def _arrays(path: str) -> list[Any]:
 
 PROGRAM = """
 import sys, time
-from jboost.files import delimited
+from jboost.files import lines as text_lines
 from jboost.files import predictions
 from jboost.cli import main
-delimited.BLOCK_BYTES = 20_000
+text_lines.BLOCK_BYTES = 20_000
 write = predictions.Predictions.write
 def slowly(self, *rest):
     write(self, *rest)
@@ -516,7 +517,7 @@ def test_a_model_that_does_not_fit_is_refused_at_once(folder: Path, capsys: Any)
 def test_a_checkpoint_that_cannot_be_written_is_refused_at_once(
     folder: Path, capsys: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(delimited, "BLOCK_BYTES", 2**22)
+    monkeypatch.setattr(text_lines, "BLOCK_BYTES", 2**22)
 
     def wide(length: int) -> None:
         names = ",".join(f"{i:05}{'n' * (length - 5)}" for i in range(6_000))

@@ -31,7 +31,7 @@ from jboost.commands import options
 from jboost.commands import run as run_command
 from jboost.core import progress
 from jboost.engine import cache as caches
-from jboost.files import delimited
+from jboost.files import lines as text_lines
 from jboost.running import stream
 
 pytest.importorskip("pyarrow")
@@ -48,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: Any) -> Path:
     lines = (f"{a:.4f},{b:.4f},{a - b:.4f}\n" for a, b in x)
     (tmp_path / "data.csv").write_text("a,b,y\n" + "".join(lines))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(delimited, "BLOCK_BYTES", 8000)
+    monkeypatch.setattr(text_lines, "BLOCK_BYTES", 8000)
     monkeypatch.setattr(progress, "PAUSES", (0.0, 10.0))
     return tmp_path
 

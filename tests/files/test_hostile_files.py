@@ -183,7 +183,7 @@ HARMFUL: dict[str, tuple[Any, str | None]] = {
                                   y=np.zeros(1_000)), None),
     "one long text, again and again": (repeated, None),
     "two columns of one name": (lambda: two_of_one_name(), "has two columns called 'a'"),
-    "lists": (lambda: packed(a=[[1.0], [2.0]], y=[1.0, 2.0]), "neither number nor text"),
+    "lists": (lambda: packed(a=[[1.0], [2.0]], y=[1.0, 2.0]), "neither number, text nor time"),
 }  # fmt: skip
 
 
