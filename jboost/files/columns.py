@@ -75,9 +75,9 @@ class Column:
         return [f"{self.name}#{bucket}" for bucket in range(self.buckets)] or [self.name]
 
     def __str__(self) -> str:
-        texts = f"text in {self.buckets:,} columns, {len(self.values):,} of them taken"
-        if len(self.values) == self.buckets:
-            texts = f"text in {self.buckets:,} columns, which further texts share"
+        taken, texts = len(self.values), f"text in {self.buckets:,} columns"
+        if taken:
+            texts += f", {taken:,} of them taken" if taken < self.buckets else ", all taken"
         details = {
             "number": "",
             "boolean": " (true or false)",
@@ -134,6 +134,11 @@ class Columns:
         ['a', 'b#0', 'b#1']
         """
         return [name for column in self.inputs for name in column.names]
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of the columns that label the rows: the time, and the ids."""
+        return [*dict.fromkeys(([self.time.name] if self.time else []) + [*self.ids])]
 
     @property
     def kinds(self) -> dict[str, str]:

@@ -58,6 +58,12 @@ class Labels(NamedTuple):
     instants: np.ndarray | None  # the time of each row, datetime64[us], in UTC where zones are known
     bad: np.ndarray  # whether the row could not be read
 
+    def cut(self, start: int, stop: int) -> Labels:
+        """Return the labels of some of the rows."""
+        columns = {name: values[start:stop] for name, values in self.columns.items()}
+        instants = None if self.instants is None else self.instants[start:stop]
+        return Labels(columns, instants, self.bad[start:stop])
+
 
 class Encoded(NamedTuple):
     """A block of rows as numbers."""

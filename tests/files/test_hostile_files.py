@@ -160,7 +160,7 @@ HARMFUL: dict[str, tuple[Any, str | None]] = {
     "a header of commas": (lambda: b"," * 2**23 + b"\n", "8,388,609 columns; at most 16,384"),
     "blank lines": (lambda: b"a,y\n" + b"\n" * 2**24, "a header, in line 1, and no rows"),
     "many columns, one wrong": (lambda: wide("c{}", "1,"), "the target 'y' must hold numbers"),
-    "many columns, one short": (lambda: wide("c{}", "1,") + b"1\n", "line 4 has 1 fields"),
+    "many columns, one short": (lambda: wide("c{}", "1,")[:-2] + b"1\n1\n", "line 4 has 1 fiel"),
     "many columns, all alike": (lambda: wide("c", "1,"), "two columns called 'c'"),
     "many columns, no target": (lambda: wide("yy{}", "1,").replace(b",y\n", b",z\n"), "no column"),
     "many columns of text": (lambda: wide("c{}", "t,", 2_000)[:-2] + b"1\n", None),
