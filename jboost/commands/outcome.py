@@ -29,8 +29,7 @@ from jboost.reports import page, pictures
 from jboost.reports.accounts import Bands, Learners, Tally, Watch
 from jboost.running.blocks import Block
 
-HEAD = ["", "MSE", "RMSE", "MAE", "ratio"]
-NOTE = "ratio: MSE over that of the running mean"
+HEAD = ["", "MSE", "RMSE", "MAE", "ratio to mean"]  # the last: MSE over the running mean's
 LEGEND = (
     "λ: how much a learner is to learn from a sample; z: how much its estimate counts; share: its "
     "part in what the prediction has in common with the answers. Means of rows looked at now and "
@@ -156,12 +155,11 @@ def show(done: Outcome, *, on_stderr: bool) -> None:
     say(f"{_summary(done)}; {done.rate:,.0f} rows/s")
     if done.bands is not None:
         say(coverage_text(done.bands))
-    say(NOTE)
     for sentence in _advice(done):
         say(sentence)
     sys.stderr.flush()
     for row in (HEAD, *rows):
-        line = f"{row[0]:<{first}}" + "".join(f"  {cell:>12}" for cell in row[1:])
+        line = f"{row[0]:<{first}}" + "".join(f"  {cell:>13}" for cell in row[1:])
         print(line, file=sys.stderr if on_stderr else sys.stdout, flush=True)
 
 
@@ -295,7 +293,7 @@ def _write_page(done: Outcome, path: Path) -> None:
         "missing inputs": MISSING_TEXTS[done.missing][0],
     }  # fmt: skip
     data = {name: text for name, text in data.items() if text}  # what says nothing is left out
-    said = ". ".join([_summary(done), NOTE, *_advice(done)])
+    said = ". ".join([_summary(done), *_advice(done)])
     sections = [
         ("Errors", page.table(HEAD, _table(done)) + page.text(said)),
         *drawn.items(),

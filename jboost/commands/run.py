@@ -47,8 +47,8 @@ With --checkpoint the run can be interrupted at any time, and goes on with
 --resume as if it had not been, to the last bit of state and predictions.
 Standard input goes on where it is: with - and --resume the rows that come are
 taken to be the next ones. A file of new rows goes on with --append. Predictions
-are CSV, or JSON lines if OUT ends in .jsonl: row, the time and the --id columns,
-target, prediction, and with --intervals lower and upper.
+are CSV, or JSON lines if OUT ends in .jsonl: row, the time and the --id
+columns, target, prediction, and with --intervals lower and upper.
 
 {terminal.EXIT_STATUS}
 examples:
@@ -56,7 +56,7 @@ examples:
   jboost run houses.csv --target price --intervals 0.9 --report houses.html
   jboost run trips.parquet --target seconds --drop id --category zone \\
       --model bnm_wu --set m=10 --checkpoint trips.run --report trips.html
-  jboost run today.csv --checkpoint trips.run --append --predictions today.out.csv
+  jboost run today.csv --checkpoint trips.run --append --predictions out.csv
   tail -f sensor.csv | jboost run - --target kw --bad-rows skip --predictions -
 """
 

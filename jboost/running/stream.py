@@ -161,6 +161,11 @@ class StreamRun(Iterator[Block], contextlib.AbstractContextManager["StreamRun"])
         """The mean squared error so far, over all rows with a usable target; NaN before any."""
         return self._reached.squared_error / (self._reached.scored or float("nan"))
 
+    def _repr_html_(self) -> str:
+        skipped = f", nothing learned from {self.skipped:,}" if self.skipped else ""
+        seen = f"{self.position:,} rows{skipped}, MSE {self.mse:.6g}"
+        return f"<p>{seen}</p>{self.model._repr_html_()}"  # a notebook shows it
+
     def finish(self) -> StreamRun:
         """Run to the end of the source."""
         for _ in self:
