@@ -80,9 +80,8 @@ def describe(name: str, values: pa.ChunkedArray, label: str, buckets: int | None
     kind = kind_of(name, values.type, label)
     if kind == "category":
         return Column(name, kind, buckets or _places(values))
-    return times.recognise(name, values, None, "", True, label) if kind == "time" else Column(
-        name, kind
-    )  # type: ignore[return-value]
+    time = times.recognise(name, values, None, "", True, label) if kind == "time" else None
+    return time or Column(name, kind)
 
 
 def _column(name: str, sample: RawBlock, reader: Reader, wishes: Wishes) -> Column | None:

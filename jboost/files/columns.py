@@ -219,8 +219,9 @@ def text_codes(values: pa.ChunkedArray) -> tuple[np.ndarray, list[str | None]]:
     if not pa.types.is_dictionary(values.type):
         values = values.cast(pa.string()).dictionary_encode()
     values = values.unify_dictionaries().combine_chunks()
-    codes = compute.fill_null(values.indices, -1).to_numpy(zero_copy_only=False)
-    return codes.astype(np.int64), values.dictionary.cast(pa.string()).to_pylist()
+    indices = values.indices.cast(pa.int64())  # they may be unsigned
+    codes = compute.fill_null(indices, -1).to_numpy(zero_copy_only=False)
+    return codes, values.dictionary.cast(pa.string()).to_pylist()
 
 
 def _column_from_dict(described: object) -> Column:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost.checkpoints import atomic
-from jboost.core import Key, Learner, State, checks
+from jboost.core import Key, Learner, State, checks, forks
 from jboost.core.learner import instance
 from jboost.core.step import Observe
 from jboost.engine import pieces
@@ -95,6 +95,7 @@ def run_stream(
     >>> bool(abs(stream.mse - jb.mse(jb.Newton(0.99), xs, ds)) < 1e-6)
     True
     """
+    forks.check()
     instance("model", model)
     checks.choice("on_bad", on_bad, ("skip", "raise"))
     if checks.flag("resume", resume) and checkpoint is None:
