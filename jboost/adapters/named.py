@@ -7,13 +7,15 @@ a time becomes the columns of :class:`jboost.Calendar`. Both are columns with na
 from __future__ import annotations
 
 import datetime
-from collections.abc import Hashable, Mapping
+from collections.abc import Container, Hashable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from jboost.adapters.numbers import as_number
 from jboost.files.choice import MOST_PLACES
 from jboost.files.columns import bucket
+from jboost.files.numerals import looks_like_a_number
 from jboost.transforms import calendar
 
 PLAIN = frozenset({float, int, bool})  # types that need no look
@@ -40,15 +42,18 @@ def is_plain(x: Mapping[Hashable, Any]) -> bool:
 
 
 def expanded(
-    kinds: Kinds, x: Mapping[Hashable, Any], *, learn: bool
+    kinds: Kinds, x: Mapping[Hashable, Any], numeric: Container[Hashable], *, learn: bool
 ) -> tuple[Kinds, dict[Hashable, Any]]:
     """Return the numbers of a sample by the names of their columns; None is a missing value.
 
-    New texts get a number where the sample is to be learned; otherwise they have no column.
+    ``numeric`` has the names of features that are numbers. New texts get a number where the sample
+    is to be learned; otherwise they have no column.
     """
     numbers: dict[Hashable, Any] = {}
     for name, value in x.items():
-        if isinstance(value, str):
+        if name in numeric:
+            numbers[name] = value  # text is refused where numbers are made of it
+        elif isinstance(value, str):
             kinds, text = _text(kinds, name, value, learn=learn)
             if text is not None:
                 numbers[Place(name, text)] = 1.0
@@ -59,7 +64,7 @@ def expanded(
             if value is not None and value == value:  # NaN is missing, and so is NaT
                 held = "text" if name in kinds.texts else "times"
                 raise TypeError(f"{name!r:.60} held {held} before; got {value!r:.60}")
-        else:
+        elif value is not None:  # a feature that is missing now may be a text later
             numbers[name] = value
     return kinds, numbers
 
@@ -71,8 +76,10 @@ def _text(kinds: Kinds, name: Hashable, text: str, *, learn: bool) -> tuple[Kind
         return kinds, text
     if len(numbers) >= MOST_PLACES:  # it shares the column of another
         return kinds, [*numbers][bucket(str(name), text, MOST_PLACES)]
-    if not learn:
+    if not learn or not text.strip():
         return kinds, None
+    if looks_like_a_number(text):
+        as_number(name, text)  # which refuses it
     texts = {**kinds.texts, name: {**numbers, text: len(numbers)}}
     return kinds._replace(texts=texts), text
 

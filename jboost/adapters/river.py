@@ -112,7 +112,7 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
     def _after(self, before: _Learned, x: Features, target: float, w: float) -> _Learned:
         """Return what is known after one sample."""
         if any(before.kinds) or not is_plain(x):
-            kinds, x = expanded(before.kinds, x, learn=True)
+            kinds, x = expanded(before.kinds, x, before.columns, learn=True)
             before = before._replace(kinds=kinds)
         after = self._with_features(before, x.keys())
         if after.feed is None:
@@ -132,7 +132,7 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
         if learned.feed is None:
             return conf.Interval(-math.inf, math.inf) if with_interval else 0.0
         if any(learned.kinds) or not is_plain(x):
-            x = expanded(learned.kinds, x, learn=False)[1]
+            x = expanded(learned.kinds, x, learned.columns, learn=False)[1]
         estimate, *bounds = learned.feed.predict(_row(learned, x)).tolist()
         return conf.Interval(*bounds) if with_interval else estimate
 
@@ -251,8 +251,15 @@ def _mixed_rows(table: Any) -> list[dict[Hashable, Any]] | None:
     if hasattr(table, "iloc"):
         if all(dtype.kind in REAL for dtype in table.dtypes):
             return None
-        mixed = any(isinstance(value, (str, *TIMES)) for name in table for value in table[name])
-        return table.to_dict("records") if mixed else None
+        named = {n for n in table if any(isinstance(v, (str, *TIMES)) for v in table[n])}
+        if not named:
+            return None
+        # pandas has NaN, NaT or NA where a text or a time is missing.
+        held = {n: [v if isinstance(v, (str, *TIMES)) and v == v else None for v in table[n]]
+                for n in named}  # fmt: skip
+        numbers = _names_and_values(table.drop(columns=[*named]))
+        columns = held | dict(zip(numbers[0], numbers[1].T.tolist(), strict=True))
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     wrapped = extras.need("narwhals", "io").from_native(table, eager_only=True)
     numeric = all(dtype.is_numeric() or str(dtype) in NO_TEXT for dtype in wrapped.schema.values())
     return None if numeric else list(wrapped.iter_rows(named=True))
