@@ -28,6 +28,7 @@ from jboost.paper import streams
 from jboost.running.run import mse, run
 from jboost.transforms import (
     Bias,
+    Calendar,
     Impute,
     Lags,
     Polynomial,
@@ -93,7 +94,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "BOA", "EWA", "NLMS", "NSGD", "SGD", "Bias", "Budget", "DataReuse", "Delayed", "ForwardNewton",
+    "BOA", "EWA", "NLMS", "NSGD", "SGD", "Bias", "Budget", "Calendar", "DataReuse", "Delayed", "ForwardNewton",
     "GaussNewton", "Gradient", "Huber", "Impute", "Intervals", "Lags", "Learner", "MLPoly",
     "Newton", "OnChange", "Pending", "PiecewiseLinear", "PoissonReuse", "Polynomial",
     "RandomFourier", "RandomUpdate", "Refined", "Scale", "ScaleAlike", "ScaleTarget", "Scored",

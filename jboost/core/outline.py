@@ -12,12 +12,12 @@ def outline(model: object, *, indent: int = 0, label: str = "") -> str:
     """Return the outline of a model.
 
     >>> import jboost as jb
-    >>> print(outline(jb.pipeline(jb.Scale(), jb.ScaleTarget(jb.Newton(0.99)))))
+    >>> print(outline(jb.pipeline(jb.Bias(), jb.Polynomial(), jb.Intervals(jb.NLMS(0.5)))))
     Pipeline
-      transforms: Scale, kind moments, forgetting 1, clip 5
-      learner: ScaleTarget
-        learner: Newton, forgetting 0.99, ridge 0.01, ...
-        scale: Scale, kind moments, forgetting 1, clip 5
+      transforms: Bias
+      transforms: Polynomial, degree 2
+      learner: Intervals, coverage 0.9, ...
+        learner: NLMS, step_size 0.5, ...
     """
     start = "  " * indent + (f"{label}: " if label else "")
     if isinstance(model, (tuple, list)):

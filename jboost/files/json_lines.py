@@ -52,10 +52,10 @@ class JsonLines(Reader):
         for name in self._names:
             values = [row.get(name) for row in self._first]
             values = [None if isinstance(v, str) and plain(v) in MISSING else v for v in values]
-            if any(isinstance(v, (dict, list)) for v in values):
+            if all(v is None or isinstance(v, (dict, list)) for v in values) and any(values):
                 problem = f"the column {name!r} holds objects or lists; drop it, or flatten it"
                 raise DataError(f"{self.label}: {problem}")
-            if any(isinstance(v, str) for v in values):
+            if any(isinstance(v, (str, dict, list)) for v in values):
                 arrays[name] = pa.array([v if v is None else _text(v) for v in values], pa.string())
             elif all(v is None or isinstance(v, bool) for v in values):
                 arrays[name] = pa.array(values, pa.bool_() if any(v is not None for v in values) else None)

@@ -17,6 +17,8 @@ import zlib
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
+import numpy as np
+
 from jboost.checkpoints.atomic import PathLike
 from jboost.core import extras
 from jboost.files.columns import DataError
@@ -64,11 +66,20 @@ class Lines(NamedTuple):
 
     def ends_open(self) -> bytes:
         """Return the last row if its quotation is still open, else nothing."""
-        if self.delimiter is None or self.text.count(b'"') % 2 == 0:
+        if self._every_line_is_whole():
             return b""
         *_, (_, last) = self.rows()
         is_open = last.count(b'"') % 2 == 1 and self._opens(last.partition(b"\n")[0])
         return last if is_open and last.count(b"\n") < MOST_LINES - 1 else b""
+
+    def _every_line_is_whole(self) -> bool:
+        """Whether no line has an odd number of quotation marks, and so each is a row."""
+        if self.delimiter is None or b'"' not in self.text:
+            return True
+        signs = np.frombuffer(self.text, np.uint8)
+        marks = np.cumsum(signs == ord('"'), dtype=np.uint8)  # it wraps around: parity stays
+        at_ends = np.append(marks[signs == ord("\n")], marks[-1])
+        return not (at_ends % 2).any()
 
     def _opens(self, line: bytes) -> bool:
         """Whether a quotation mark stands where a field begins."""
@@ -78,7 +89,7 @@ class Lines(NamedTuple):
         """Return how many rows there are."""
         text = self.text
         lines = text[:1] not in b"\r\n" and b"\n\n" not in text and b"\n\r\n" not in text
-        if lines and (self.delimiter is None or b'"' not in text):
+        if lines and self._every_line_is_whole():
             return text.count(b"\n") + (not text.endswith(b"\n"))  # much faster than to split it
         return sum(1 for _ in self.rows())
 

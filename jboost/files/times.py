@@ -41,6 +41,7 @@ TIMES_OF_DAY = (" ", "T", ", ")  # between a date and its time of day
 PROBE = 50  # texts that a format must read before all others are tried
 SOONEST, LATEST = 946_684_800, 4_102_444_800  # 2000 and 2100, in seconds: what a count looks like
 NAMES = ("time", "date", "epoch", "unix", "stamp")  # in the name of a column of counts
+EARLIEST = np.datetime64("1500-01-01", "us")
 REGULAR = 0.5  # so many of the steps between rows must be the usual one
 DAY = PERIODS["day"] * 1_000_000
 # What any of the formats above may look like; to try them all on every text would take long.
@@ -180,10 +181,10 @@ def _format_of(values: pa.ChunkedArray, form: str | None, label: str) -> str | N
     dates = (*DAYS_FIRST, *MONTHS_FIRST, *OTHERS, "%Y-%m-%d")
     clocked = itertools.product(dates, TIMES_OF_DAY, CLOCKS)
     formats = [*dates, *("".join(parts) for parts in clocked), *CLOCKS]
-    fitting = [form for form in formats if 2 * np.isnat(_parsed(first, form)).sum() < len(first)]
+    fitting = [form for form in formats if 2 * _lacking(first, form) < len(first)]
     if not fitting:
         return None
-    lacking = {form: int(np.isnat(_parsed(texts, form)).sum()) for form in fitting}
+    lacking = {form: _lacking(texts, form) for form in fitting}
     best = [form for form in fitting if lacking[form] == min(lacking.values())]
     if len(best) > 1:
         best = _in_order(codes, pa.array([*listed, None], pa.string()), best) or best
@@ -192,6 +193,13 @@ def _format_of(values: pa.ChunkedArray, form: str | None, label: str) -> str | N
         value = f"{first[0].as_py()!r:.40}"
         raise DataError(f"{label} holds dates such as {value}, in an unclear order; pass {options}")
     return best[0]
+
+
+def _lacking(texts: pa.Array, form: str) -> int:
+    """Return how many texts are no times in a format; of two digits no year is made."""
+    found = _parsed(texts, form)
+    early = found < EARLIEST if "%" in form and ("Y" in form or "y" in form) else False
+    return int((np.isnat(found) | early).sum())
 
 
 def _in_order(codes: np.ndarray, texts: pa.Array, formats: Sequence[str]) -> list[str]:
