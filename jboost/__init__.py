@@ -94,9 +94,9 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "BOA", "EWA", "NLMS", "NSGD", "SGD", "Bias", "Budget", "Calendar", "DataReuse", "Delayed", "ForwardNewton",
-    "GaussNewton", "Gradient", "Huber", "Impute", "Intervals", "Lags", "Learner", "MLPoly",
-    "Newton", "OnChange", "Pending", "PiecewiseLinear", "PoissonReuse", "Polynomial",
+    "BOA", "EWA", "NLMS", "NSGD", "SGD", "Bias", "Budget", "Calendar", "DataReuse", "Delayed",
+    "ForwardNewton", "GaussNewton", "Gradient", "Huber", "Impute", "Intervals", "Lags", "Learner",
+    "MLPoly", "Newton", "OnChange", "Pending", "PiecewiseLinear", "PoissonReuse", "Polynomial",
     "RandomFourier", "RandomUpdate", "Refined", "Scale", "ScaleAlike", "ScaleTarget", "Scored",
     "Select", "SelfTuning", "Transform", "Uniform", "WeightColumn", "Weighted", "ase", "auto",
     "bnm_dr", "bnm_ru", "bnm_wu", "boost", "bsgd_dr", "bsgd_ru", "bsgd_wu", "cache", "datasets",

@@ -129,7 +129,7 @@ class Feed:
     def learn_and_predict(
         self, xs: ArrayLike, ds: ArrayLike, weights: ArrayLike = 1.0
     ) -> tuple[Feed, np.ndarray]:
-        """Return what :meth:`learn_many` does, and the estimate made before each row was learned."""
+        """Return what :meth:`learn_many` does, and the estimates made before rows were learned."""
         weights = np.minimum(as_weights(weights, np.shape(ds)), self.setup.largest)
         rows = np.column_stack([np.asarray(xs), np.asarray(ds), weights])
         progress, estimates = self._run_many(rows, learn=True)

@@ -32,8 +32,8 @@ class Place(NamedTuple):
 class Kinds(NamedTuple):
     """What features hold that are not numbers, by their names."""
 
-    texts: Mapping[Hashable, Mapping[str, int]] = {}  # noqa: RUF012  (the numbers of texts)
-    times: Mapping[Hashable, int] = {}  # noqa: RUF012  (where elapsed time begins, in µs)
+    texts: Mapping[Hashable, Mapping[str, int]] = {}
+    times: Mapping[Hashable, int] = {}
 
 
 def is_plain(x: Mapping[Hashable, Any]) -> bool:

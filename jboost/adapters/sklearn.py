@@ -60,8 +60,8 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
     state_ : pytree
         The state of the model after all rows so far.
     prequential_predictions_ : ndarray of shape (n,)
-        For each row of the last ``fit`` or ``partial_fit``, the prediction that was made just before
-        the row was learned.
+        For each row of the last ``fit`` or ``partial_fit``, the prediction that was made just
+        before the row was learned.
     n_features_in_ : int
         The number of columns.
     feature_names_in_ : ndarray of str
@@ -234,7 +234,8 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
             places = leaves.places(self.model, names)
             self.model = leaves.put(self.model, places.values(), nested.values())
         elif nested:
-            self.model = catalogue.named(self.model or catalogue.DEFAULT, nested)
+            name = self.model if isinstance(self.model, str) else catalogue.DEFAULT
+            self.model = catalogue.named(name, nested)
         return self
 
     def __sklearn_tags__(self) -> Tags:

@@ -109,6 +109,11 @@ def settings(args: argparse.Namespace, name: str) -> dict[str, Any]:
     return ({"seed": args.seed} if seeded else {}) | dict(args.set)
 
 
+def joined(lists: list[list[str]]) -> list[str]:
+    """Return the names that an option was given, each time it was given."""
+    return [name for names in lists for name in names]
+
+
 def source_of(
     args: argparse.Namespace,
     columns: Columns | None = None,
@@ -129,12 +134,13 @@ def source_of(
     if columns is None:
         names += ("target", "buckets", "time", "date_format", "time_zone")
     chosen = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    lists = {name: sum(getattr(args, name), []) for name in ("drop", "category", "ids")}
+    ids = joined(args.ids)
     if columns is None:
         ordinal = {name: values.split(",") for name, values in args.ordinal}
-        chosen |= lists | {"ordinal": ordinal}
-    elif lists["ids"]:
-        columns = dataclasses.replace(columns, ids=tuple(lists["ids"]))
+        left_out, coded = joined(args.drop), joined(args.category)
+        chosen |= {"drop": left_out, "category": coded, "ordinal": ordinal, "ids": ids}
+    elif ids:
+        columns = dataclasses.replace(columns, ids=tuple(ids))
     if args.no_header:
         chosen["header"] = False
     bad_rows = terminal.say if args.bad_rows == "skip" else "raise"

@@ -10,7 +10,7 @@ def check() -> None:
     global _computed
     if _forked:
         raise RuntimeError(
-            "this process was forked after JAX had computed in its parent, and would wait for ever: "
+            "this process was forked after JAX computed in its parent, and would wait for ever: "
             "start processes by multiprocessing.get_context('spawn'), or by joblib's loky, or use "
             "jboost after the fork only"
         )

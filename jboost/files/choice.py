@@ -27,7 +27,7 @@ class Wishes(NamedTuple):
 
     drop: Collection[str] = ()
     category: Collection[str] = ()
-    ordinal: Mapping[str, Sequence[str]] = {}  # noqa: RUF012  (never changed)
+    ordinal: Mapping[str, Sequence[str]] = {}
     buckets: int | None = None
     time: str | None = None
     date_format: str | None = None

@@ -172,11 +172,11 @@ class Columns:
                 step, seen = (rest.get(name, 0) for name in ("step", "seen"))
                 ids, notes = (rest.get(name, ()) for name in ("ids", "notes"))
                 texts = isinstance(ids, (list, tuple)) and isinstance(notes, (list, tuple))
-                if texts and all(isinstance(text, str) for text in (*ids, *notes)):
-                    if isinstance(step, int) and isinstance(seen, int) and min(step, seen) >= 0:
-                        labelled = None if time is None else _column_from_dict(time)
-                        fields = labelled, step, tuple(ids), seen, tuple(notes)
-                        return cls(target, columns, *fields)
+                texts = texts and all(isinstance(text, str) for text in (*ids, *notes))
+                if texts and all(isinstance(n, int) and n >= 0 for n in (step, seen)):
+                    labelled = None if time is None else _column_from_dict(time)
+                    fields = labelled, step, tuple(ids), seen, tuple(notes)
+                    return cls(target, columns, *fields)
         raise DataError(f"these are no columns that jboost has written: {described!r:.100}")
 
 
@@ -226,9 +226,15 @@ def text_codes(values: pa.ChunkedArray) -> tuple[np.ndarray, list[str | None]]:
 
 def _column_from_dict(described: object) -> Column:
     match described:
-        case {"name": str(name), "kind": str(kind), "buckets": int(buckets), "values": [*values]}:
-            found = {name: described.get(name, default) for name, default in _TIME_FIELDS.items()}
-            form, zone, cycles, origin = found.values()
+        case {
+            "name": str(name),
+            "kind": str(kind),
+            "buckets": int(buckets),
+            "values": [*values],
+            **rest,
+        }:
+            found = [rest.get(field, default) for field, default in _TIME_FIELDS.items()]
+            form, zone, cycles, origin = found
         case _:
             raise _no_column(described)
     typed = isinstance(form, str) and isinstance(zone, str) and isinstance(origin, int)

@@ -1,7 +1,7 @@
 """Reads CSV and text like it, from a file of any size or a pipe.
 
-Arrow parses the text in blocks of whole rows. A row is a line, or several lines where a quoted field
-contains line ends.
+Arrow parses the text in blocks of whole rows. A row is a line, or several lines where a quoted
+field contains line ends.
 """
 
 from __future__ import annotations
@@ -76,8 +76,7 @@ class Delimited(Reader):
             self._refuse(self._sample, {}, "the text is not in UTF-8")
         # Times stay as they are written: what they are is decided from the text.
         temporal = [f.name for f in block.table.schema if pa.types.is_temporal(f.type)]
-        if temporal:
-            as_text = self._sampled(dict.fromkeys(temporal, "text")).table
+        as_text = self._sampled(dict.fromkeys(temporal, "text")).table if temporal else block.table
         columns = {}
         for name, values in zip(self.names, block.table.columns, strict=True):
             # Arrow takes a column for text because of a number that it cannot read.
@@ -86,7 +85,7 @@ class Delimited(Reader):
             columns[name] = values if numbers is None else numbers
         return block._replace(table=pa.table(columns))
 
-    def _sampled(self, kinds: Mapping[str, str] = {}) -> RawBlock:  # noqa: B006  (never changed)
+    def _sampled(self, kinds: Mapping[str, str] = {}) -> RawBlock:
         """Return the rows of the sample that can be read; without kinds, all of its columns."""
         first = next(self._parsed(self._sample, kinds, said=False))
         if isinstance(first, DataError):
@@ -101,7 +100,7 @@ class Delimited(Reader):
             blocks = self._below_header()
         row = 0
         for lines in blocks:
-            end = row + lines.count()
+            end = row + lines.count_rows()
             self.total = end / self._text.share if self._text.share else None
             if end > position:  # rows before the position are counted and not parsed
                 for block in self._parsed(lines, kinds):
@@ -132,7 +131,9 @@ class Delimited(Reader):
             return [str(i) for i in range(1, len(fields) + 1)]
         names = [field.strip() or str(i) for i, field in enumerate(fields, start=1)]
         if all(map(reads_as_number, fields)):
-            raise DataError(f"{where} holds numbers where names are wanted; is there no header? Pass --no-header")
+            raise DataError(
+                f"{where} holds numbers where names are wanted; pass --no-header if it has none"
+            )
         for delimiter, called in DELIMITERS.items():
             if len(names) == 1 and delimiter in names[0]:
                 raise DataError(
@@ -173,7 +174,7 @@ class Delimited(Reader):
         pa = extras.need("pyarrow", "io")
         try:
             table = self._with_numbers(lines, kinds)
-            if table.num_rows != lines.count():
+            if table.num_rows != lines.count_rows():
                 raise pa.ArrowInvalid("the rows are not as many as the lines")
         except pa.ArrowInvalid as error:
             yield from self._row_by_row(lines, kinds, first_line(error), said)

@@ -55,7 +55,7 @@ class Labels(NamedTuple):
     """What labels the rows of a block."""
 
     columns: dict[str, pa.ChunkedArray]  # the time, as it was written, and the ids, by name
-    instants: np.ndarray | None  # the time of each row, datetime64[us], in UTC where zones are known
+    instants: np.ndarray | None  # times, datetime64[us], in UTC where zones are known
     bad: np.ndarray  # whether the row could not be read
 
     def cut(self, start: int, stop: int) -> Labels:
@@ -79,13 +79,11 @@ class Encoder:
     Args:
       columns: what is read.
       dtype: of the numbers.
-      missing_text: the number in all places of a category whose text is missing: 0, no text, or NaN.
+      missing_text: the number in all places of a category whose text is missing: 0, or NaN.
       bad_rows: what becomes of rows that hold no time, or no value of an order, where one must be.
     """
 
-    def __init__(
-        self, columns: Columns, dtype: DTypeLike, missing_text: float, bad_rows: BadRows
-    ):
+    def __init__(self, columns: Columns, dtype: DTypeLike, missing_text: float, bad_rows: BadRows):
         self._columns, self._dtype, self._missing_text = columns, dtype, missing_text
         self._bad_rows = bad_rows
         self._places = {

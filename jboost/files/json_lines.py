@@ -58,7 +58,9 @@ class JsonLines(Reader):
             if any(isinstance(v, (str, dict, list)) for v in values):
                 arrays[name] = pa.array([v if v is None else _text(v) for v in values], pa.string())
             elif all(v is None or isinstance(v, bool) for v in values):
-                arrays[name] = pa.array(values, pa.bool_() if any(v is not None for v in values) else None)
+                arrays[name] = pa.array(
+                    values, pa.bool_() if any(v is not None for v in values) else None
+                )
             else:
                 arrays[name] = _numbers(values)
         numbers = [number for number, _ in self._sample.rows()]
@@ -72,7 +74,7 @@ class JsonLines(Reader):
             blocks = self._text.blocks()
         row = 0
         for lines in blocks:
-            end = row + lines.count()
+            end = row + lines.count_rows()
             self.total = end / self._text.share if self._text.share else None
             if end > position:
                 for block in self._parsed(lines, kinds):
@@ -116,7 +118,7 @@ class JsonLines(Reader):
         except (ValueError, RecursionError) as error:
             return DataError(f"{where} is no JSON: {reader.first_line(error)}")
         if not isinstance(row, dict):
-            return DataError(f"{where} is no JSON object, such as {{\"a\": 1}}, but {row!r:.60}")
+            return DataError(f'{where} is no JSON object, such as {{"a": 1}}, but {row!r:.60}')
         return row
 
     def _fitting(self, row: Row, kinds: Mapping[str, str], number: int) -> Row | DataError:

@@ -57,7 +57,7 @@ class Lines(NamedTuple):
                 text = b"\n".join(part for _, part in waiting)
                 yield waiting[0][0], text.removesuffix(b"\r")
             else:
-                for number, line in [*waiting, (number, line)]:  # noqa: B020, PLW2901
+                for number, line in [*waiting, (number, line)]:  # noqa: B020
                     if row := line.removesuffix(b"\r"):
                         yield number, row
             waiting = []
@@ -85,7 +85,7 @@ class Lines(NamedTuple):
         """Whether a quotation mark stands where a field begins."""
         return line.startswith(b'"') or (self.delimiter or b"") + b'"' in line
 
-    def count(self) -> int:
+    def count_rows(self) -> int:
         """Return how many rows there are."""
         text = self.text
         lines = text[:1] not in b"\r\n" and b"\n\n" not in text and b"\n\r\n" not in text
@@ -148,7 +148,7 @@ class Text:
                     raise DataError(f"{self.label}, line {number} is longer than {size}")
 
     def decoded(self, text: bytes, number: int, encoding: str = "utf-8") -> str:
-        """Return a text that begins in the line ``number``; what is in another encoding is refused."""
+        """Return a text that begins in the line ``number``; another encoding is refused."""
         try:
             return text.decode(encoding)
         except UnicodeDecodeError as error:

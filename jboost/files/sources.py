@@ -61,8 +61,9 @@ def read(
 
     Args:
       data: the path of a file of CSV, JSON lines or Parquet, the first two also compressed by gzip
-        or zstd; ``"-"`` for CSV or JSON lines from standard input; a pandas, polars or pyarrow table; an array or memory map (T, r); or an iterable of rows (dicts or sequences) or
-        of tables.
+        or zstd; ``"-"`` for CSV or JSON lines from standard input; a pandas, polars or pyarrow
+        table; an array or memory map (T, r); or an iterable of rows (dicts or sequences) or of
+        tables.
       target: the name of the column to predict; for an array also the targets themselves, (T,).
       columns: the columns of an earlier source, to read the same columns by name.
       drop: columns that are no inputs.
@@ -101,9 +102,10 @@ def read(
     checks.choice("missing", missing, ("keep", "skip", "raise"))
     block = None if block is None else checks.whole("block", block, at_least=1)
     start = checks.whole("start", start, at_least=0)
-    if not callable(bad_rows):
-        skipped = checks.choice("bad_rows", bad_rows, ("raise", "skip")) == "skip"
-    policy = BadRows(bad_rows if callable(bad_rows) else (lambda _: None) if skipped else None)
+    say = bad_rows if callable(bad_rows) else None
+    if not callable(bad_rows) and checks.choice("bad_rows", bad_rows, ("raise", "skip")) == "skip":
+        say = _say_nothing
+    policy = BadRows(say)
     wishes = Wishes(drop, category, ordinal or {}, buckets, time, date_format, time_zone, ids)
     if columns is not None and wishes._replace(buckets=None) != Wishes():
         said = "give no drop, category, ordinal, time, date_format, time_zone or ids with them"
@@ -195,6 +197,10 @@ class Source:
             value = float([*x[row], d[row]][column])
             problem = "is missing" if np.isnan(value) else f"{value:g} is beyond 1e15"
             raise DataError(f"{place_of(int(row))}: the value of {name!r} {problem}")
+
+
+def _say_nothing(_: str) -> None:
+    """Leave out a bad row without a word."""
 
 
 def _is_bad(values: np.ndarray) -> np.ndarray:

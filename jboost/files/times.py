@@ -136,16 +136,6 @@ def step_between(instants: np.ndarray) -> int:
     return usual if regular else 0
 
 
-def as_text(instant: np.datetime64 | int) -> str:
-    """Return a time for a person to read.
-
-    >>> as_text(np.datetime64("2024-01-01T05:00", "us")), as_text(0)
-    ('2024-01-01 05:00:00', '1970-01-01')
-    """
-    text = str(np.datetime64(instant, "us"))
-    return text.replace("T", " ").removesuffix(".000000").removesuffix(" 00:00:00")
-
-
 def _is_text(arrow_type: pa.DataType) -> bool:
     types = extras.need("pyarrow.types", "io")
     if types.is_dictionary(arrow_type):
@@ -156,7 +146,7 @@ def _is_text(arrow_type: pa.DataType) -> bool:
 
 def _cycles(wall: np.ndarray, form: str, *, of_day: bool) -> tuple[str, ...]:
     """Return what these times become."""
-    if of_day or not any(sign in form for sign in ("Y", "y")) and "%" in form:
+    if of_day or (not any(sign in form for sign in ("Y", "y")) and "%" in form):
         return ("day",)
     midnight = wall.astype(np.int64) % DAY == 0
     dates = midnight.all() and (len(midnight) > 1 or form in (*DAYS_FIRST, *MONTHS_FIRST, *OTHERS))

@@ -163,7 +163,9 @@ class Tally(Account):
         means = target_sums[:-1] / np.maximum(counts, 1)
         before = np.append(self.targets[1], d[:-1])
         prediction = block.prediction[block.scored].astype(np.float64)
-        estimates = np.column_stack([prediction, means, before, *self._seasonal(d, before, instants)])
+        estimates = np.column_stack(
+            [prediction, means, before, *self._seasonal(d, before, instants)]
+        )
         gaps = np.abs(estimates - d[:, None])
         errors = gaps**2
         self.targets = np.array([target_sums[-1], d[-1]])

@@ -64,7 +64,7 @@ def intervals_over_time(bands: Bands, *, axes: TwoAxes | None = None) -> TwoAxes
     """
     last, inside = axes or _new_axes()
     rows, d, prediction, low, high, seconds = bands.last.T
-    timed = bool(len(rows)) and np.isfinite(seconds).all() and bool((np.diff(seconds) > 0).all())
+    timed = len(rows) > 0 and bool(np.isfinite(seconds).all() and (np.diff(seconds) > 0).all())
     if timed:
         rows = (seconds * 1e6).astype("datetime64[us]")
     # A bar for each row, without a line through them: neighbouring rows may be unrelated.

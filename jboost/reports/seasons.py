@@ -44,19 +44,21 @@ class Season(NamedTuple):
         before = len(self.slots)
         all_slots = np.append(self.slots, slots)
         all_answers = np.append(self.answers, answers)
+        n = len(all_slots)
+        numbers = np.arange(n)
         order = np.argsort(all_slots, kind="stable")
         ordered = all_slots[order]
-        asked = slots - self.rows
-        at = np.searchsorted(ordered, asked, side="right") - 1
+        asked, own = slots - self.rows, numbers[before:]
+        # The last answer of the time that is asked for, among those that came before.
+        at = np.searchsorted(ordered * n + order, asked * n + own) - 1
         found = order[np.maximum(at, 0)]
-        # Rows may come out of order: an answer counts if it came before, within the last season.
+        # Rows may come out of order: an answer counts within the last season.
         latest = np.maximum.accumulate(all_slots)
-        own = np.arange(before, len(all_slots))
         recent = asked >= latest[np.maximum(own - 1, 0)] - self.rows
-        there = (at >= 0) & (all_slots[found] == asked) & (found < own) & recent
+        there = (at >= 0) & (all_slots[found] == asked) & recent
         kept = all_slots >= latest[-1] - self.rows if len(latest) else np.zeros(0, bool)
         # Of several answers of one time the last counts.
-        last = np.zeros(len(all_slots), bool)
+        last = np.zeros(n, bool)
         last[order[np.append(ordered[1:] != ordered[:-1], True)] if len(order) else []] = True
         season = type(self)(self.rows, all_slots[kept & last], all_answers[kept & last])
         return season, np.where(there, all_answers[found], otherwise)
@@ -68,4 +70,6 @@ class Season(NamedTuple):
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Self:
         """Return the season that :meth:`as_dict` described."""
-        return cls(int(saved["rows"]), np.array(saved["slots"], np.int64), from_text(saved["answers"]))
+        return cls(
+            int(saved["rows"]), np.array(saved["slots"], np.int64), from_text(saved["answers"])
+        )

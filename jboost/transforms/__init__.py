@@ -1,8 +1,9 @@
 """Transforms: what stands before a learner and turns its input x into x′.
 
-`scale` puts columns into `units` of their own, `maps` computes new columns and fills gaps, `calendar`
-turns times into cycles, `lags` adds earlier samples and `select` chooses columns. `pipelines` makes one learner of transforms and a
-learner, or of a learner and the scale of its target. May import from `core` and `learners`.
+`scale` puts columns into `units` of their own, `maps` computes new columns and fills gaps,
+`calendar` turns times into cycles, `lags` adds earlier samples and `select` chooses columns.
+`pipelines` makes one learner of transforms and a learner, or of a learner and the scale of its
+target. May import from `core` and `learners`.
 """
 
 from jboost.transforms.calendar import Calendar

@@ -82,7 +82,10 @@ def test_scikit_learn_takes_a_frame_with_text_and_times() -> None:
     for start in (100, 200):
         half = half.partial_fit(X[start : start + 100], y[start : start + 100])
     np.testing.assert_array_equal(half.predict(X), whole.predict(X))
-    with pytest.raises(TypeError, match="X must be a table with columns"), pytest.warns(UserWarning):
+    with (
+        pytest.raises(TypeError, match="X must be a table with columns"),
+        pytest.warns(UserWarning),
+    ):
         whole.predict(np.zeros((2, 4)))
     with pytest.raises(ValueError, match="the column 'n' holds list"):
         sklearn.OnlineRegressor("newton").fit(X.assign(n=[[1]] * len(X)), y)

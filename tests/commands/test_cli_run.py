@@ -88,8 +88,10 @@ def test_the_table_and_the_predictions_are_those_of_a_run(folder: Path, capsys: 
         (line,) = (line for line in out.splitlines() if line.startswith(name))
         cells = [float(cell) for cell in line.removeprefix(name).split()]
         np.testing.assert_allclose(
-            np.delete(cells, 2), [mse, mse**0.5, mse / expected["running mean"]],
-            rtol=2e-3, atol=6e-4,
+            np.delete(cells, 2),
+            [mse, mse**0.5, mse / expected["running mean"]],
+            rtol=2e-3,
+            atol=6e-4,
         )
 
 

@@ -72,9 +72,7 @@ def test_json_lines_need_not_have_every_key(tmp_path: Path) -> None:
         ("\xff", "line 61 is not in UTF-8"),
     ],
 )
-def test_bad_lines_of_json(
-    tmp_path: Path, line: str, message: str, monkeypatch: Any
-) -> None:
+def test_bad_lines_of_json(tmp_path: Path, line: str, message: str, monkeypatch: Any) -> None:
     monkeypatch.setattr(text_lines, "BLOCK_BYTES", 200)
     path = tmp_path / "data.jsonl"
     path.write_bytes(JSON.encode() + line.encode("latin-1") + b"\n" + JSON.encode())
@@ -149,9 +147,11 @@ def test_a_tab_may_be_written_as_in_a_shell(tmp_path: Path) -> None:
     path = tmp_path / "data.txt"
     path.write_text("a\ty\n1\t2\n")
     for delimiter in (r"\t", "\t", "tab"):
-        np.testing.assert_array_equal(joined(sources.read(path, "y", delimiter=delimiter)), [[1, 2]])
+        np.testing.assert_array_equal(
+            joined(sources.read(path, "y", delimiter=delimiter)), [[1, 2]]
+        )
     path.write_text('{"a": 1, "y": 2}\n')
-    with pytest.raises(ValueError, match="delimiter is for CSV, and .* holds JSON lines"):
+    with pytest.raises(ValueError, match=r"delimiter is for CSV, and .* holds JSON lines"):
         sources.read(path, "y", delimiter=";")
 
 

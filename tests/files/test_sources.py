@@ -35,9 +35,7 @@ def joined(source: Any, position: int = 0) -> tuple[np.ndarray, np.ndarray]:
 def expected() -> np.ndarray:
     """By hand: two columns of numbers, and four indicators."""
     seen = list(dict.fromkeys(WORDS))
-    places = np.array(
-        [seen.index(w) if seen.index(w) < 4 else bucket("word", w, 4) for w in WORDS]
-    )
+    places = np.array([seen.index(w) if seen.index(w) < 4 else bucket("word", w, 4) for w in WORDS])
     return np.column_stack([TABLE[:, :2], places[:, None] == np.arange(4)]).astype(np.float32)
 
 
