@@ -68,7 +68,8 @@ def choose_columns(reader: Reader, target: str, wishes: Wishes) -> Columns:
             shown = ", ".join(column.name for column in found)
             notes.append(f"{shown} hold times; {time.name} labels the rows, or what --time names")
     if not inputs:
-        raise DataError(f"{label} has no column besides the target {target!r} to predict it from")
+        problem = f"{label} has no column besides the target {target!r} to predict it from"
+        raise DataError("; ".join([problem, *notes]))
     step = 0
     if time is not None:
         step = times.step_between(times.read(sample.table.column(time.name), time).instants)
