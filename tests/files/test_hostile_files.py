@@ -183,7 +183,7 @@ HARMFUL: dict[str, tuple[Any, str | None]] = {
                           "has 70,000 columns; at most 16,384"),
     "a number of a million digits": (lambda: b'{"a": 1, "y": 2}\n{"a": 1' + b"0" * 2**20 + b', "y": 1}',
                                      "line 2 is no JSON: Exceeds the limit"),
-    "quotations without end": (lambda: b"a,b,y\n" + b'1,"2,3\n' * 500_001, "line 2"),
+    "quotations without end": (lambda: b"a,b,y\n" + b'1,"2,3\n' * 500_001, "has 2 fields"),
     "words for a terminal": (lambda: b"a,b,\x1b[2J\n1,2,3\n", r"no column 'y'.*\\x1b\[2J"),
     "Parquet in name only": (lambda: b"PAR1", "is a damaged Parquet file"),
     "Parquet without an end": (lambda: undamaged("zstd")[:-9], "is a damaged Parquet file"),
