@@ -26,7 +26,8 @@ from jboost.core.progress import duration, percent
 from jboost.files.columns import NUMERIC, Columns
 from jboost.files.encoding import Labels
 from jboost.reports import page, pictures
-from jboost.reports.accounts import Bands, Learners, Tally, Watch
+from jboost.reports.accounts import Bands, Learners, Watch
+from jboost.reports.tally import Tally
 from jboost.running.blocks import Block
 
 HEAD = ["", "MSE", "RMSE", "MAE", "ratio to mean"]  # the last: MSE over the running mean's

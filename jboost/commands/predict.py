@@ -15,7 +15,8 @@ from jboost.files.columns import Columns
 from jboost.files.encoding import Encoded
 from jboost.files.predictions import Predictions
 from jboost.files.sources import Source
-from jboost.reports.accounts import Tally, Watch
+from jboost.reports.accounts import Watch
+from jboost.reports.tally import Tally
 from jboost.running.stream import run_stream
 
 ROWS = 4096  # of a block, at most

@@ -25,7 +25,8 @@ from jboost.files.columns import Columns
 from jboost.files.encoding import Labels
 from jboost.files.predictions import Predictions
 from jboost.files.sources import Source
-from jboost.reports.accounts import Bands, Learners, Tally, Watch
+from jboost.reports.accounts import Bands, Learners, Watch
+from jboost.reports.tally import Tally
 from jboost.running.stream import StreamRun, run_stream
 from jboost.sweeps.jobs import example_state
 

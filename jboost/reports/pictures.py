@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike
 
 from jboost import plots
 from jboost.core import extras
-from jboost.reports.accounts import Bands, Curves, Learners, step_of
+from jboost.reports.accounts import Bands, Learners, step_of
 from jboost.reports.spans import Spans
+from jboost.reports.tally import Curves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +30,7 @@ def error_over_time(
 
     ``when`` are the times of the spans; without them the answers are counted.
 
-    >>> from jboost.reports.accounts import Tally
+    >>> from jboost.reports.tally import Tally
     >>> from jboost.running.blocks import Block
     >>> tally, d = Tally("mine"), np.arange(9.0)
     >>> tally.add(Block(0, d, d + 0.5, np.zeros(9, bool)))

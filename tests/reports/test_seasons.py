@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from jboost.reports.accounts import Tally
 from jboost.reports.seasons import Season, seasons_of
+from jboost.reports.tally import Tally
 from jboost.running.blocks import Block
 
 HOUR = 3_600_000_000
