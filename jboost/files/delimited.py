@@ -158,7 +158,8 @@ class Delimited(Reader):
             count = len(fields)
         if self.names and count != len(self.names):
             expected = f"{'the header' if self._header else 'line 1'} has {len(self.names)}"
-            raise DataError(f"{where} has {count:,} fields where {expected}")
+            advice = "correct it, or pass --bad-rows skip"
+            raise DataError(f"{where} has {count:,} fields where {expected}; {advice}")
         if count > MOST_COLUMNS:
             raise DataError(f"{where} has {count:,} columns; at most {MOST_COLUMNS:,} are read")
         return fields
@@ -227,7 +228,8 @@ class Delimited(Reader):
             strings_can_be_null=True,
             decimal_point=self.decimal,
         )
-        parse = arrow_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True)
+        quoted = b'"' in lines.text  # without quotations Arrow is faster
+        parse = arrow_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=quoted)
         return arrow_csv.read_csv(pa.BufferReader(lines.text), read, parse, convert)
 
     def _with_numbers(self, lines: Lines, kinds: Mapping[str, str]) -> pa.Table:

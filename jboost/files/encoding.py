@@ -153,7 +153,8 @@ class Encoder:
             if columns.target in table.column_names:
                 d[:] = _floats(table.column(columns.target))
         self._seen = max(self._seen, start + n)
-        x[bad], d[bad] = np.nan, np.nan
+        if bad.any():
+            x[bad], d[bad] = np.nan, np.nan
         return Encoded(x, d, Labels(labels, instants, bad))
 
     def _fill(self, x: np.ndarray, column: Column, block: RawBlock, bad: np.ndarray) -> None:

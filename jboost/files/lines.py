@@ -66,20 +66,17 @@ class Lines(NamedTuple):
 
     def ends_open(self) -> bytes:
         """Return the last row if its quotation is still open, else nothing."""
-        if self._every_line_is_whole():
-            return b""
         *_, (_, last) = self.rows()
         is_open = last.count(b'"') % 2 == 1 and self._opens(last.partition(b"\n")[0])
         return last if is_open and last.count(b"\n") < MOST_LINES - 1 else b""
 
-    def _every_line_is_whole(self) -> bool:
+    def every_line_is_whole(self) -> bool:
         """Whether no line has an odd number of quotation marks, and so each is a row."""
         if self.delimiter is None or b'"' not in self.text:
             return True
         signs = np.frombuffer(self.text, np.uint8)
-        marks = np.cumsum(signs == ord('"'), dtype=np.uint8)  # it wraps around: parity stays
-        at_ends = np.append(marks[signs == ord("\n")], marks[-1])
-        return not (at_ends % 2).any()
+        marks, ends = (np.flatnonzero(signs == ord(sign)) for sign in '"\n')
+        return len(marks) % 2 == 0 and not (np.searchsorted(marks, ends) % 2).any()
 
     def _opens(self, line: bytes) -> bool:
         """Whether a quotation mark stands where a field begins."""
@@ -89,7 +86,7 @@ class Lines(NamedTuple):
         """Return how many rows there are."""
         text = self.text
         lines = text[:1] not in b"\r\n" and b"\n\n" not in text and b"\n\r\n" not in text
-        if lines and self._every_line_is_whole():
+        if lines and self.delimiter is None:
             return text.count(b"\n") + (not text.endswith(b"\n"))  # much faster than to split it
         return sum(1 for _ in self.rows())
 
@@ -134,12 +131,14 @@ class Text:
                 if end:
                     whole = b"".join((unfinished, text, end))
                     unfinished.clear()
-                    if new is not None:
-                        left = Lines(number, whole.removesuffix(b"\n"), delimiter).ends_open()
-                        unfinished += left + b"\n" if left else b""
+                    lines = Lines(number, whole.removesuffix(b"\n"), delimiter)
+                    if lines.every_line_is_whole():
+                        lines = lines._replace(delimiter=None)
+                    elif new is not None and (left := lines.ends_open()):
+                        unfinished += left + b"\n"
                         whole = whole[: len(whole) - len(unfinished)]
                     if whole:
-                        lines = Lines(number, self._in_utf8(number, whole), delimiter)
+                        lines = lines._replace(text=self._in_utf8(number, whole))
                         number += lines.text.count(b"\n")
                         yield lines
                 unfinished += rest
