@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # Smaller blocks are parsed without threads, which would be no faster and keep a megabyte or two of
 # text each: with thousands of small files that is much memory.
 THREADED_BYTES = 2**18
+SAMPLE_BYTES = 2**20  # of the first block, from which it is decided what the columns hold
 BOOLEANS = ("true", "false", "0", "1")
 DELIMITERS = {"\t": "a tab", ";": "a semicolon", "|": "a bar", ",": "a comma", " ": "a space"}
 ESCAPES = {r"\t": "\t", "tab": "\t", "space": " "}  # delimiters that are hard to type, by name
@@ -87,7 +88,10 @@ class Delimited(Reader):
 
     def _sampled(self, kinds: Mapping[str, str] = {}) -> RawBlock:
         """Return the rows of the sample that can be read; without kinds, all of its columns."""
-        first = next(self._parsed(self._sample, kinds, said=False))
+        lines, most = self._sample, self._sample.text[:SAMPLE_BYTES].rfind(b"\n") + 1
+        if lines.delimiter is None and most:  # every line is a row: some of them are enough
+            lines = lines._replace(text=lines.text[:most])
+        first = next(self._parsed(lines, kinds, said=False))
         if isinstance(first, DataError):
             raise first
         return first
