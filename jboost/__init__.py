@@ -38,6 +38,7 @@ from jboost.paper import streams
 from jboost.running.run import mse, run
 from jboost.transforms import (
     Bias,
+    Calendar,
     Impute,
     Lags,
     Past,
@@ -105,11 +106,11 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "BOA", "EWA", "NLMS", "NSGD", "SGD", "Bias", "BoostedTrees", "Budget", "DataReuse", "Delayed",
-    "ForwardNewton", "GaussNewton", "Gradient", "GrowingMemory", "Huber", "Impute", "Intervals",
-    "Lags", "Learner", "MLPoly", "Newton", "OnChange", "Past", "Pending", "PiecewiseLinear",
-    "PoissonReuse", "Polynomial", "RandomFourier", "RandomUpdate", "Refined", "Replay",
-    "Scale", "ScaleAlike", "ScaleTarget", "Scored",
+    "BOA", "EWA", "NLMS", "NSGD", "SGD", "Bias", "BoostedTrees", "Budget", "Calendar", "DataReuse",
+    "Delayed", "ForwardNewton", "GaussNewton", "Gradient", "GrowingMemory", "Huber", "Impute",
+    "Intervals", "Lags", "Learner", "MLPoly", "Newton", "OnChange", "Past", "Pending",
+    "PiecewiseLinear", "PoissonReuse", "Polynomial", "RandomFourier", "RandomUpdate", "Refined",
+    "Replay", "Scale", "ScaleAlike", "ScaleTarget", "Scored",
     "Select", "SelfTuning", "Transform", "Uniform", "WeightColumn", "Weighted", "ase", "auto",
     "bnm_dr", "bnm_ru", "bnm_wu", "boost", "bsgd_dr", "bsgd_ru", "bsgd_wu", "cache", "datasets",
     "hypergradient", "load", "model", "mse", "pipeline", "run", "save", "static", "streams",

@@ -1,11 +1,13 @@
 """The guides: their examples run, and so do the scripts that they refer to."""
 
 import doctest
+import json
 from pathlib import Path
 
 import pytest
 
 from experiments.guides import fleet_example, sweep_example
+from experiments.shared.notebook import execute
 
 FOLDER = Path(__file__).parent.parent / "experiments" / "guides"
 GUIDES = (
@@ -31,6 +33,22 @@ def test_examples_run(name, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     found = doctest.testfile(str(FOLDER / name), module_relative=False, optionflags=FLAGS)
     assert found.failed == 0 and found.attempted > 5
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"), [("file", "pyarrow"), ("river_user", "river"), ("own_learner", "jax")]
+)
+def test_notebooks_run(name, needed):
+    """Their cells run, and the file holds the outputs of such a run."""
+    pytest.importorskip(needed)
+    kept = json.loads((FOLDER / f"{name}.ipynb").read_text(encoding="utf-8"))
+    made = execute(kept)
+    for before, after in zip(kept["cells"], made["cells"], strict=True):
+        if before["cell_type"] == "code":
+            kinds = [
+                [output["output_type"] for output in cell["outputs"]] for cell in (before, after)
+            ]
+            assert kinds[0] == kinds[1]
 
 
 def test_the_sweep_script_draws_and_reports(tmp_path, capsys):

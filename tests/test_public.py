@@ -30,6 +30,7 @@ NAMES = [
     "Scale",
     "ScaleTarget",
     "Bias",
+    "Calendar",
     "Impute",
     "Lags",
     "Past",

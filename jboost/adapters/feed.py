@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from jboost.adapters.growth import carry_over
 from jboost.adapters.numbers import as_weights
-from jboost.core import Key, Learner, State
+from jboost.core import Key, Learner, State, forks
 from jboost.core.learner import float_dtype
 from jboost.core.rows import row_of, with_row
 from jboost.core.step import step
@@ -128,10 +128,16 @@ class Feed:
 
     def learn_many(self, xs: ArrayLike, ds: ArrayLike, weights: ArrayLike = 1.0) -> Feed:
         """Return the feed after samples, xs (n, r) and ds (n,), learned in their order."""
+        return self.learn_and_predict(xs, ds, weights)[0]
+
+    def learn_and_predict(
+        self, xs: ArrayLike, ds: ArrayLike, weights: ArrayLike = 1.0
+    ) -> tuple[Feed, np.ndarray]:
+        """Return what :meth:`learn_many` does, and the estimates made before rows were learned."""
         weights = np.minimum(as_weights(weights, np.shape(ds)), self.setup.largest)
         rows = np.column_stack([np.asarray(xs), np.asarray(ds), weights])
-        progress, _ = self._run_many(rows, learn=True)
-        return _feed(self.setup, progress)
+        progress, estimates = self._run_many(rows, learn=True)
+        return _feed(self.setup, progress), estimates
 
     def predict(self, x: ArrayLike) -> np.ndarray:
         """Return the estimate for one x, (1,); from ``Intervals`` estimate, low and high, (3,)."""
@@ -238,6 +244,7 @@ def _run(
     setup: Setup, packed: Packed, block: np.ndarray, learned: int, count: int
 ) -> tuple[Packed, np.ndarray]:
     """Learn the first rows of a block and predict those behind them, ``count`` rows in all."""
+    forks.check()
     block[-1, :2] = learned, count  # in the last row: another operand would cost a call 3 µs
     (packed, estimates), _ = setup.program(packed, setup.key_words, block)
     return packed, np.asarray(estimates)[:count]

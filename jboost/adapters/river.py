@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import secrets
 from collections.abc import Hashable, Iterable, Mapping, Set
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike
 from jboost import catalogue
 from jboost.adapters.atomic import Atomic
 from jboost.adapters.feed import Feed
+from jboost.adapters.named import TIMES, Kinds, Place, expanded, is_plain
 from jboost.adapters.numbers import as_number, as_weights
 from jboost.core import Learner, checks, extras
 from jboost.wrappers.intervals import Intervals
@@ -24,8 +26,10 @@ from river import base, conf  # noqa: E402
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
 
-Features = Mapping[Any, SupportsFloat | None]  # values by the names of the features
+# The values of the features by their names: numbers, texts, dates and times, or None.
+Features = Mapping[Any, SupportsFloat | str | datetime.date | np.datetime64 | None]
 REAL = "biuf"  # the kinds of dtypes of real numbers
+NO_TEXT = ("Boolean", "Unknown", "Object")  # columns of narwhals that may hold numbers
 FEWEST_PLACES = 16  # once columns run out; each time that they do, the model is compiled anew
 
 
@@ -35,6 +39,7 @@ class _Learned(NamedTuple):
     columns: dict[Hashable, int]  # of the features; counted from the last, as x grows at its front
     empty_row: np.ndarray  # the x of a sample without features
     feed: Feed | None  # None until a sample has a feature, or the regressor is warmed up
+    kinds: Kinds = Kinds()  # what features hold that are not numbers
 
 
 class OnlineRegressor(Atomic, base.MiniBatchRegressor):
@@ -45,6 +50,13 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
     least twice their number, and at least 16, is reserved: the model is compiled anew and keeps
     what it has learned. A feature that a sample does not have is missing. Models that take missing
     inputs fill it in from the past; for all others it is zero.
+
+    A feature may be text: each text gets a column, up to 64, which is 1 where the feature has that
+    text. A date or a time becomes cycles of day, week and year, and elapsed time.
+
+    Models by name, and most others, scale by themselves: leave out river's ``StandardScaler``. It
+    would transform x otherwise in ``predict_one`` than in the ``learn_one`` after it, most of all
+    where a column grows with time.
 
     The first call compiles the model, and no later one does until the columns run out.
     ``warm_up`` does it before the first call.
@@ -93,13 +105,20 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
         target = y if type(y) is float else as_number("y", y)
 
         def learn(before: _Learned) -> _Learned:
-            columns, empty_row, feed = after = self._with_features(before, x.keys())
-            if feed is None:
-                as_weights(w, ())
-                return before
-            return _Learned(columns, empty_row, feed.learn(_row(after, x), target, w))
+            return self._after(before, x, target, w)
 
         self._replace("_learned", learn)
+
+    def _after(self, before: _Learned, x: Features, target: float, w: float) -> _Learned:
+        """Return what is known after one sample."""
+        if any(before.kinds) or not is_plain(x):
+            kinds, x = expanded(before.kinds, x, before.columns, learn=True)
+            before = before._replace(kinds=kinds)
+        after = self._with_features(before, x.keys())
+        if after.feed is None:
+            as_weights(w, ())
+            return before
+        return after._replace(feed=after.feed.learn(_row(after, x), target, w))
 
     @overload
     def predict_one(self, x: Features, with_interval: Literal[False] = False) -> float: ...
@@ -112,22 +131,38 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
         learned = self._learned
         if learned.feed is None:
             return conf.Interval(-math.inf, math.inf) if with_interval else 0.0
+        if any(learned.kinds) or not is_plain(x):
+            x = expanded(learned.kinds, x, learned.columns, learn=False)[1]
         estimate, *bounds = learned.feed.predict(_row(learned, x)).tolist()
         return conf.Interval(*bounds) if with_interval else estimate
 
     def learn_many(self, X: IntoDataFrame, y: ArrayLike, w: ArrayLike = 1.0) -> None:
+        if (rows := _mixed_rows(X)) is not None:
+            answers = _numbers("y", np.asarray(y)).tolist()
+            each = [*zip(rows, answers, as_weights(w, (len(rows),)).tolist(), strict=True)]
+
+            def learn_each(before: _Learned) -> _Learned:
+                for sample in each:
+                    before = self._after(before, *sample)
+                return before
+
+            self._replace("_learned", learn_each)
+            return
         names, values = _names_and_values(X)
         targets, weights = _numbers("y", np.asarray(y)), as_weights(w, (len(values),))
 
         def learn(before: _Learned) -> _Learned:
-            columns, empty_row, feed = after = self._with_features(before, {*names})
-            if feed is not None and len(values):
-                feed = feed.learn_many(_rows(after, names, values), targets, weights)
-            return _Learned(columns, empty_row, feed)
+            after = self._with_features(before, {*names})
+            if after.feed is None or not len(values):
+                return after
+            feed = after.feed.learn_many(_rows(after, names, values), targets, weights)
+            return after._replace(feed=feed)
 
         self._replace("_learned", learn)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
+        if (rows := _mixed_rows(X)) is not None:
+            return _series(np.array([self.predict_one(row) for row in rows], np.float64), X)
         names, values = _names_and_values(X)
         learned, estimates = self._learned, np.zeros(len(values))
         if learned.feed is not None and len(values):
@@ -172,7 +207,7 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
 
         There are at least so many ``places`` for columns.
         """
-        columns, empty_row, feed = learned
+        columns, empty_row, feed, kinds = learned
         if names <= columns.keys() and places <= len(empty_row):
             return learned
         new = sorted(names - columns.keys(), key=repr)
@@ -189,7 +224,11 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
             least = max(places, 2 * len(empty_row), FEWEST_PLACES)
             feed = feed.grow(2 ** math.ceil(math.log2(least)))
         missing = np.nan if feed.setup.model.takes_missing else 0.0
-        return _Learned(columns, np.full(feed.setup.num_features, missing), feed)
+        empty_row = np.full(feed.setup.num_features, missing)
+        for name, column in columns.items():
+            if isinstance(name, Place) and name.feature in kinds.texts:
+                empty_row[column] = 0.0  # the feature has another text, or none
+        return _Learned(columns, empty_row, feed, kinds)
 
 
 def _row(learned: _Learned, x: Features) -> np.ndarray:
@@ -205,6 +244,25 @@ def _rows(learned: _Learned, names: list[Hashable], values: np.ndarray) -> np.nd
     rows = np.tile(learned.empty_row, (len(values), 1))
     rows[:, [learned.columns[names[i]] for i in present]] = values[:, present]
     return rows
+
+
+def _mixed_rows(table: Any) -> list[dict[Hashable, Any]] | None:
+    """Return the rows of a table in which a column holds texts or times, None for other tables."""
+    if hasattr(table, "iloc"):
+        if all(dtype.kind in REAL for dtype in table.dtypes):
+            return None
+        named = {n for n in table if any(isinstance(v, (str, *TIMES)) for v in table[n])}
+        if not named:
+            return None
+        # pandas has NaN, NaT or NA where a text or a time is missing.
+        held = {n: [v if isinstance(v, (str, *TIMES)) and v == v else None for v in table[n]]
+                for n in named}  # fmt: skip
+        numbers = _names_and_values(table.drop(columns=[*named]))
+        columns = held | dict(zip(numbers[0], numbers[1].T.tolist(), strict=True))
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    wrapped = extras.need("narwhals", "io").from_native(table, eager_only=True)
+    numeric = all(dtype.is_numeric() or str(dtype) in NO_TEXT for dtype in wrapped.schema.values())
+    return None if numeric else list(wrapped.iter_rows(named=True))
 
 
 def _names_and_values(table: Any) -> tuple[list[Hashable], np.ndarray]:

@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jboost import catalogue
+from jboost.adapters import frames
 from jboost.adapters.atomic import Atomic
 from jboost.adapters.feed import Feed
 from jboost.adapters.numbers import as_weights
 from jboost.core import Learner, State, checks, extras
+from jboost.settings import leaves
 from jboost.wrappers.intervals import Intervals
 
 extras.need("sklearn", "sklearn")
@@ -32,6 +34,14 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
     rows are divided among calls makes no difference, to the last bit. ``predict`` does not learn.
     A call that raises changes nothing, and threads may share a regressor.
 
+    X may be a table of pandas, polars or pyarrow with text, truth values, dates and times: they
+    become numbers as they do in ``jboost run``.
+
+    ``score`` on rows that were learned says how well the model knows them afterwards, which is too
+    good. And it is of the model as it is after the last row: a model that follows changes knows the
+    latest rows better than old ones. The honest error of a stream is that of
+    ``prequential_predictions_``.
+
     Parameters
     ----------
     model : Learner, str or None
@@ -49,6 +59,9 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
         The model that learns.
     state_ : pytree
         The state of the model after all rows so far.
+    prequential_predictions_ : ndarray of shape (n,)
+        For each row of the last ``fit`` or ``partial_fit``, the prediction that was made just
+        before the row was learned.
     n_features_in_ : int
         The number of columns.
     feature_names_in_ : ndarray of str
@@ -121,7 +134,10 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, first: bool
     ) -> None:
         model = catalogue.resolve(self.model, intervals=self.intervals) if first else self.model_
-        X, y = self._checked(model, X=X, y=y, y_numeric=True, reset=first)
+        if first:
+            self.columns_ = None
+        X = self._numbers(X, reset=first)
+        X, y = self._checked(model, X=X, y=y, y_numeric=True, reset=first and self.columns_ is None)
         if sample_weight is not None:
             sample_weight = as_weights(sample_weight, np.shape(y))
         weights = validation._check_sample_weight(sample_weight, X)
@@ -130,7 +146,8 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
             if self._takes_key(model):
                 key = jax.random.key(self._generator().randint(2**31 - 1))
             self.model_, self.feed_ = model, Feed(model, np.shape(X)[1], key)
-        self.feed_ = self.feed_.learn_many(X, y, weights)
+        self.feed_, estimates = self.feed_.learn_and_predict(X, y, weights)
+        self.prequential_predictions_ = estimates[:, 0].astype(np.float64)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the estimates (n,) for the rows of X, (n, r)."""
@@ -151,6 +168,7 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
         """Return estimates and bounds, (n, 1) or (n, 3), for the rows of X."""
         validation.check_is_fitted(self, "feed_")
         present = self._present()
+        X = present._numbers(X, reset=False)
         X = present._checked(present.model_, X=X, reset=False)
         return present.feed_.predict_many(X).astype(np.float64)
 
@@ -172,7 +190,53 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
         """Return X, or X and y, as arrays that the model can take."""
         finite = "allow-nan" if model.takes_missing else True
         options = {"dtype": np.float64, "ensure_all_finite": finite}
-        return validation.validate_data(self, **arguments, **options)
+        if getattr(self, "columns_", None) is None:
+            return validation.validate_data(self, **arguments, **options)
+        arguments.pop("reset")  # the names were checked when the table became numbers
+        if "y" in arguments:
+            return validation.check_X_y(**arguments, **options)
+        return validation.check_array(arguments["X"], **options)
+
+    def _numbers(self, X: Any, *, reset: bool) -> Any:
+        """Return a table with text or times as numbers, and anything else as it is."""
+        if not frames.is_mixed(X) if reset else self.columns_ is None:
+            return X
+        validation.validate_data(self, X=X, reset=reset, skip_check_array=True)
+        if not hasattr(X, "columns"):
+            raise TypeError("X must be a table with columns, as that of fit was; got an array")
+        self.columns_, numbers = frames.encoded(X, self.columns_)
+        return numbers
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters; the settings of the model are called ``model__…``."""
+        params = super().get_params(deep=False)
+        if not deep:
+            return params
+        if isinstance(self.model, Learner):
+            settings = leaves.paths(self.model)
+            values = leaves.take(self.model, settings.values())
+            nested = dict(zip((path.replace(".", "__") for path in settings), values, strict=True))
+        else:
+            named = catalogue.CATALOGUE.get(self.model or catalogue.DEFAULT)
+            nested = {} if named is None else {n: s.default for n, s in named.settings.items()}
+        return params | {f"model__{name}": value for name, value in nested.items()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``model__forgetting=0.99`` sets a setting of the model.
+
+        A model that was given by its name becomes the learner with these settings.
+        """
+        own = {name: value for name, value in params.items() if not name.startswith("model__")}
+        super().set_params(**own)
+        nested = {n.removeprefix("model__"): v for n, v in params.items() if n not in own}
+        if nested and isinstance(self.model, Learner):
+            names = [name.replace("__", ".") for name in nested]
+            places = leaves.places(self.model, names)
+            self.model = leaves.put(self.model, places.values(), nested.values())
+        elif nested:
+            name = self.model if isinstance(self.model, str) else catalogue.DEFAULT
+            self.model = catalogue.named(name, nested)
+        return self
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

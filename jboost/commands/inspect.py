@@ -11,6 +11,7 @@ from jboost.commands.options import refusing
 from jboost.commands.outcome import coverage_text
 from jboost.commands.terminal import DONE, FAILED, CommandError, Subcommands, explaining, subcommand
 from jboost.core import checks
+from jboost.core.outline import outline
 from jboost.files.columns import Columns, DataError
 from jboost.reports.accounts import Bands
 
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             print(json.dumps(header, indent=2))
             return DONE
-        texts = _texts(header)
+        texts = _texts(header) | {"model": _outline(args.checkpoint, header)}
     except (KeyError, TypeError, ValueError, RecursionError):
         raise CommandError(f"{args.checkpoint} holds what save does not write") from None
     for name, text in texts.items():
@@ -60,7 +61,6 @@ def _texts(header: dict[str, Any]) -> dict[str, str]:
         **_run_texts(header["extra"]),
         "inputs": f"{header['num_features']} columns, {header['dtype']}",
         "arrays": f"{len(arrays)}, {size:,} bytes",
-        "model": _model_text(header["model"], 12),
     }
 
 
@@ -83,7 +83,17 @@ def _run_texts(extra: object) -> dict[str, str]:
                 columns = Columns.from_dict(saved)
                 texts |= {"file": file, "called": name, "target": columns.target}
                 texts["columns"] = ", ".join(map(str, columns.inputs))
+                if columns.time is not None:
+                    texts["time"] = columns.time.name
     return texts
+
+
+def _outline(path: str, header: dict[str, Any]) -> str:
+    """Return the outline of the model, from its description where its class is not known here."""
+    try:
+        return outline(checkpoint.read(path).model).replace("\n", "\n" + " " * 12)
+    except (TypeError, ValueError):  # such as a CheckpointError
+        return _model_text(header["model"], 12)
 
 
 def _model_text(node: object, indent: int) -> str:

@@ -1,6 +1,8 @@
 """Options for the data and the model, which ``run`` and ``sweep`` share."""
 
 import argparse
+import csv
+import dataclasses
 import math
 import os
 import stat
@@ -30,6 +32,7 @@ from jboost.engine import cache
 from jboost.files import sources
 from jboost.files.columns import Columns, DataError
 
+FILE = "CSV, JSON lines (also as .gz or .zst) or Parquet; - is standard input"
 POLICIES = {
     "impute": "keep",
     "skip": "skip",
@@ -39,24 +42,50 @@ POLICIES = {
 
 def add_data(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what the columns of the file are."""
-    parser.add_argument("file", metavar="FILE", help="CSV or Parquet; - is standard input")
+    parser.add_argument("file", metavar="FILE", help=FILE)
     option(parser, "--target", "COL", "the column to predict")
     data = parser.add_argument_group("the data")
-    option(data, "--drop", "COL", "leave a column out; repeatable", **terminal.REPEATABLE)
-    text = "a column of numbers that are codes; text columns are categories by themselves"
-    option(data, "--category", "COL", text, **terminal.REPEATABLE)
+    text = "leave columns out, by their names with commas between; repeatable"
+    option(data, "--drop", "COL,…", text, column_names, **terminal.REPEATABLE)
+    text = "columns of numbers that are codes; text columns are categories by themselves"
+    option(data, "--category", "COL,…", text, column_names, **terminal.REPEATABLE)
     text = "the values of a text column that has an order"
     option(data, "--ordinal", "COL=LOW,…,HIGH", text, name_and_value, **terminal.REPEATABLE)
-    text = "how many columns a category is hashed to (default: 16)"
+    text = "how many columns a category becomes (default: as many as the first rows have texts, "
+    text += "and a few more)"
     option(data, "--buckets", "N", text, whole_number(2))
+    text = "the column that says when a row was (default: the first column of dates)"
+    option(data, "--time", "COL", text)
+    text = "how dates are written, where that is not clear, such as '%%d/%%m/%%Y %%H:%%M'"
+    option(data, "--date-format", "FORMAT", text)
+    text = "the clock that tells day and week where times are in UTC, such as Europe/Berlin"
+    option(data, "--time-zone", "ZONE", text)
     text = "missing inputs: fill in from the past (impute, the default), learn nothing from such a "
     text += "row (skip), or stop there (raise)"
     data.add_argument("--missing", choices=[*POLICIES], help=text)
-    option(data, "--delimiter", "C", "between fields (default: a comma)")
+    add_text(data)
+
+
+def add_text(data: terminal.Options) -> None:
+    """Add the options that say how a text file is written, and how its rows are labelled."""
+    text = "columns that are carried to the predictions, and are no inputs; repeatable"
+    option(data, "--id", "COL,…", text, column_names, dest="ids", **terminal.REPEATABLE)
+    text = "a row that cannot be read: stop there (raise, the default), or say so and go on (skip)"
+    data.add_argument("--bad-rows", choices=["raise", "skip"], default="raise", help=text)
+    option(data, "--delimiter", "C", r"between fields (default: a comma); '\t' is a tab")
     option(data, "--decimal", "C", "before decimals (default: a point)")
     option(data, "--encoding", "NAME", "of the text (default: utf-8)")
     text = "the first line has no names; call columns 1, 2, …"
     data.add_argument("--no-header", action="store_true", help=text)
+
+
+def column_names(text: str) -> list[str]:
+    """Return the names in a list with commas; a name that has a comma is quoted.
+
+    >>> column_names('a,b,"c,d"')
+    ['a', 'b', 'c,d']
+    """
+    return next(csv.reader([text]), [])
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -80,12 +109,21 @@ def settings(args: argparse.Namespace, name: str) -> dict[str, Any]:
     return ({"seed": args.seed} if seeded else {}) | dict(args.set)
 
 
+def joined(lists: list[list[str]]) -> list[str]:
+    """Return the names that an option was given, each time it was given."""
+    return [name for names in lists for name in names]
+
+
 def source_of(
-    args: argparse.Namespace, columns: Columns | None = None, missing: str | None = None
+    args: argparse.Namespace,
+    columns: Columns | None = None,
+    missing: str | None = None,
+    start: int = 0,
 ) -> sources.Source:
     """Return the stream that the options describe.
 
-    ``columns`` and ``missing`` are those of the run to go on with, where there is one.
+    ``columns`` and ``missing`` are those of the run to go on with, where there is one, and
+    ``start`` is the number of the file's first row in that run.
     """
     if columns is None and args.target is None:
         raise CommandError("--target is missing: which column is to be predicted?", WRONG_USAGE)
@@ -94,15 +132,21 @@ def source_of(
         raise CommandError(f"{before}, and --target is {args.target!r}", WRONG_USAGE)
     names = ("delimiter", "decimal", "encoding")
     if columns is None:
-        names += ("target", "drop", "category", "buckets")
+        names += ("target", "buckets", "time", "date_format", "time_zone")
     chosen = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    ids = joined(args.ids)
     if columns is None:
-        chosen["ordinal"] = {name: values.split(",") for name, values in args.ordinal}
+        ordinal = {name: values.split(",") for name, values in args.ordinal}
+        left_out, coded = joined(args.drop), joined(args.category)
+        chosen |= {"drop": left_out, "category": coded, "ordinal": ordinal, "ids": ids}
+    elif ids:
+        columns = dataclasses.replace(columns, ids=tuple(ids))
     if args.no_header:
         chosen["header"] = False
-    policy = POLICIES[missing or args.missing or "impute"]
+    bad_rows = terminal.say if args.bad_rows == "skip" else "raise"
+    policy = {"missing": POLICIES[missing or args.missing or "impute"], "bad_rows": bad_rows}
     with reading(args.file):
-        return sources.read(args.file, columns=columns, missing=policy, **chosen)
+        return sources.read(args.file, columns=columns, start=start, **policy, **chosen)
 
 
 @contextmanager

@@ -14,21 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from jboost import plots
+from jboost import catalogue, plots
 from jboost.automatic import experts
 from jboost.checkpoints.atomic import replacing
-from jboost.commands.terminal import DONE, FAILED, print_error
+from jboost.commands.terminal import DONE, FAILED, print_error, say
 from jboost.core import Learner
 from jboost.core.extras import MissingExtra
 from jboost.core.numerics import LARGEST
+from jboost.core.outline import outline
 from jboost.core.progress import duration, percent
-from jboost.files.columns import Columns
+from jboost.files.columns import NUMERIC, Columns
+from jboost.files.encoding import Labels
 from jboost.reports import page, pictures
-from jboost.reports.accounts import Bands, Learners, Tally, Watch
+from jboost.reports.accounts import Bands, Learners, Watch
+from jboost.reports.tally import Tally
 from jboost.running.blocks import Block
 
-HEAD = ["", "MSE", "RMSE", "ratio"]
-NOTE = "ratio: MSE over that of the running mean"
+HEAD = ["", "MSE", "RMSE", "MAE", "ratio to mean"]  # the last: MSE over the running mean's
 LEGEND = (
     "λ: how much a learner is to learn from a sample; z: how much its estimate counts; share: its "
     "part in what the prediction has in common with the answers. Means of rows looked at now and "
@@ -57,6 +59,8 @@ class Outcome:
     rows: int = 0  # how many rows of the stream were learned and handled
     skipped: int = 0  # how many of them nothing was learned from
     unused: list[int] = field(default_factory=list)  # inputs without a usable number so far
+    begins: int = 0  # how many rows of the stream came before the first of this file
+    bad: int = 0  # how many rows could not be read
     _rows_before: int = 0  # learned by an earlier run
     _began: float = 0.0
 
@@ -82,17 +86,25 @@ class Outcome:
             used = (np.abs(x[:, self.unused]) < LARGEST).any(axis=0)
             self.unused = np.array(self.unused)[~used].tolist()
 
-    def add(self, block: Block) -> None:
+    def add(self, block: Block, labels: Labels) -> None:
         """Count a block in all accounts."""
-        for account in (self.tally, self.bands, self.learners):
-            if account is not None:
-                account.add(block)
+        in_order = not self.tally.back
+        self.tally.add(block, labels.instants)
+        if in_order and self.tally.back:
+            place = f"within the rows {block.start + 1:,} to {block.start + len(block.targets):,}"
+            say(f"rows are not in the order of time, first {place}: the past may know the future")
+        if self.bands is not None:
+            self.bands.add(block, labels.instants)
+        if self.learners is not None:
+            self.learners.add(block)
+        self.bad += int(labels.bad.sum())
 
     def as_dict(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""
         accounts = {"tally": self.tally, "bands": self.bands, "learners": self.learners}
         saved = {name: account and account.as_dict() for name, account in accounts.items()}
         saved |= {"missing": self.missing, "name": self.name, "file": self.file}
+        saved |= {"begins": self.begins, "bad": self.bad}
         return saved | {"columns": self.columns.as_dict()}
 
     @property
@@ -123,17 +135,47 @@ def live_line(done: Outcome, total: float | None) -> str:
     return text
 
 
+def say_columns(columns: Columns) -> None:
+    """Say what became of columns that are not numbers, and what a user should know of them."""
+    told = [column for column in columns.inputs if column.kind not in NUMERIC]
+    for column in told:
+        say(column)
+    for note in columns.notes:
+        say(note)
+    if told:
+        say(f"{len(columns.inputs):,} columns become {columns.width:,} inputs")
+
+
 def show(done: Outcome, *, on_stderr: bool) -> None:
-    """Print the closing table; on standard error where predictions go to standard output."""
-    out = sys.stderr if on_stderr else sys.stdout
+    """Print the closing table, and all else on standard error.
+
+    Where predictions go to standard output, the table goes to standard error too.
+    """
     rows = _table(done)
     first = max(len(row[0]) for row in rows)
-    print(f"{_summary(done)}; {done.rate:,.0f} rows/s\n", file=out)
-    for row in (HEAD, *rows):
-        print(f"{row[0]:<{first}}" + "".join(f"  {cell:>12}" for cell in row[1:]), file=out)
+    say(f"{_summary(done)}; {done.rate:,.0f} rows/s")
     if done.bands is not None:
-        print(f"\n{coverage_text(done.bands)}", file=out)
-    print(f"\n{NOTE}", file=out, flush=True)
+        say(coverage_text(done.bands))
+    for sentence in _advice(done):
+        say(sentence)
+    sys.stderr.flush()
+    for row in (HEAD, *rows):
+        line = f"{row[0]:<{first}}" + "".join(f"  {cell:>13}" for cell in row[1:])
+        print(line, file=sys.stderr if on_stderr else sys.stdout, flush=True)
+
+
+def _advice(done: Outcome) -> list[str]:
+    """Say which control did better than the model, and what to try."""
+    mse = done.tally.mse
+    best = min(mse, key=lambda name: mse[name])
+    if math.isnan(mse[best]) or best == done.name or mse[best] == mse[done.name]:
+        return []
+    tries = [] if done.name == catalogue.DEFAULT else [f"--model {catalogue.DEFAULT}"]
+    if done.columns.time is None:
+        tries.append("--time COL if a column says when a row was")
+    tries.append("--drop for columns that tell nothing, --category for numbers that are codes")
+    beaten = f"{best} did better than {done.name}: MSE {mse[best]:.6g} against {mse[done.name]:.6g}"
+    return [f"{beaten}. Try {'; '.join(tries)}"]
 
 
 def write(done: Outcome, plot: Path | None, report: Path | None) -> int:
@@ -161,10 +203,10 @@ def coverage_text(bands: Bands) -> str:
 
 def _table(done: Outcome) -> list[list[str]]:
     """Return the errors of the model and the controls, and their ratio to the running mean's."""
-    mse = done.tally.mse
+    mse, mae = done.tally.mse, done.tally.mae
     mean = mse["running mean"] or math.nan
     return [
-        [name, f"{value:.6g}", f"{math.sqrt(value):.6g}", f"{value / mean:.3f}"]
+        [name, *map("{:.6g}".format, (value, math.sqrt(value), mae[name])), f"{value / mean:.3f}"]
         for name, value in mse.items()
     ]
 
@@ -176,6 +218,10 @@ def _summary(done: Outcome) -> str:
         text += f", {done.skipped:,} of them nothing was learned from"
     if unscored:
         text += f", {unscored:,} {MISSING_TEXTS[done.missing][1]}"
+    if done.bad:
+        text += f", {done.bad:,} could not be read"
+    if done.tally.back:
+        text += f", {done.tally.back:,} after a row of a later time"
     if done.unused:
         names = ", ".join(repr(done.columns.names[i]) for i in done.unused)
         text += f", no number that can be used (below 1e15) in {names:.200}"
@@ -185,7 +231,8 @@ def _summary(done: Outcome) -> str:
 def _drawings(done: Outcome) -> dict[str, tuple[str, Callable[..., pictures.TwoAxes]]]:
     """Return what there is to draw: by heading, a description and the function that draws it."""
     text = "mean squared error over time, so far and of each span"
-    draw: Callable[..., pictures.TwoAxes] = partial(pictures.error_over_time, done.tally.curves())
+    curves, when = done.tally.curves(), done.tally.when
+    draw: Callable[..., pictures.TwoAxes] = partial(pictures.error_over_time, curves, when=when)
     drawings = {"Over time": (text, draw)}
     if done.bands is not None:
         text = "the last predictions with their intervals, and the part of the answers inside"
@@ -205,6 +252,21 @@ def _write_picture(done: Outcome, path: Path) -> None:
     plots.save(figure, path)
 
 
+def _learners_table(learners: Learners, names: list[str] | None) -> str:
+    """Return the table of the learners, without λ where every λ is 1."""
+    table = learners.table
+    head, shown = ["learner", "mean λ", "mean z", "share"], [1, 2, 3]
+    legend = LEGEND
+    if np.nanmin(table[:, 1]) == 1:
+        del head[1], shown[0]
+        legend = legend.partition("; ")[2]
+    rows = [
+        [names[int(row[0]) - 1] if names else f"{row[0]:.0f}", *map("{:.3f}".format, row[shown])]
+        for row in table
+    ]
+    return page.text(legend) + page.table(head, rows)
+
+
 def _write_page(done: Outcome, path: Path) -> None:
     drawn = {}
     for heading, (description, draw) in _drawings(done).items():
@@ -215,26 +277,29 @@ def _write_page(done: Outcome, path: Path) -> None:
     if done.bands is not None:
         drawn["Intervals"] = page.text(coverage_text(done.bands)) + drawn["Intervals"]
     if done.learners is not None:
-        names, head = done.learner_names, ["learner", "mean λ", "mean z", "share"]
-        rows = [
-            [names[int(number) - 1] if names else f"{number:.0f}", *map("{:.3f}".format, means)]
-            for number, *means in done.learners.table
-        ]
-        drawn["Learners"] += page.text(LEGEND) + page.table(head, rows)
+        drawn["Learners"] += _learners_table(done.learners, done.learner_names)
+    columns, unscored = done.columns, done.rows - done.tally.scored
     data = {
         "file": done.file,
-        "target": done.columns.target,
-        "inputs": ", ".join(map(str, done.columns.inputs)),
+        "target": columns.target,
+        "numbers": ", ".join(c.name for c in columns.inputs if c.kind == "number"),
+        **{c.name: str(c).removeprefix(c.name).strip(" ()") for c in columns.inputs
+           if c.kind != "number"},
+        "notes": ". ".join(columns.notes),
+        "time": columns.time.name if columns.time else "",
         "rows": f"{done.rows:,}",
-        "nothing learned from": f"{done.skipped:,}",
-        MISSING_TEXTS[done.missing][1]: f"{done.rows - done.tally.scored:,}",
+        "nothing learned from": f"{done.skipped:,}" if done.skipped else "",
+        MISSING_TEXTS[done.missing][1]: f"{unscored:,}" if unscored else "",
+        "could not be read": f"{done.bad:,}" if done.bad else "",
         "missing inputs": MISSING_TEXTS[done.missing][0],
-    }
+    }  # fmt: skip
+    data = {name: text for name, text in data.items() if text}  # what says nothing is left out
+    said = ". ".join([_summary(done), *_advice(done)])
     sections = [
-        ("Errors", page.text(_summary(done)) + page.table(HEAD, _table(done)) + page.text(NOTE)),
+        ("Errors", page.table(HEAD, _table(done)) + page.text(said)),
         *drawn.items(),
         ("Data", page.table([], map(list, data.items()))),
-        ("Model", page.table([], [["name", done.name]]) + page.text(repr(done.model), "pre")),
+        ("Model", page.table([], [["name", done.name]]) + page.text(outline(done.model), "pre")),
         ("Made with", page.text(f"jboost {version('jboost')}, jax {version('jax')}")),
     ]
     with replacing(path) as file:

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import shlex
 import sys
+from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
@@ -21,9 +22,11 @@ from jboost.core import Learner, checks
 from jboost.core.progress import Progress
 from jboost.engine import pieces
 from jboost.files.columns import Columns
+from jboost.files.encoding import Labels
 from jboost.files.predictions import Predictions
 from jboost.files.sources import Source
-from jboost.reports.accounts import Bands, Learners, Tally, Watch
+from jboost.reports.accounts import Bands, Learners, Watch
+from jboost.reports.tally import Tally
 from jboost.running.stream import StreamRun, run_stream
 from jboost.sweeps.jobs import example_state
 
@@ -33,17 +36,20 @@ FIRST_ROWS, MOST_ROWS = 256, 2048
 
 DESCRIPTION = """\
 Learn a file row by row: predict the target, see the answer, learn from it.
-Prints the errors beside those of the running mean and of the last value. A
-terminal shows how far it is: the part of the file, rows, rows a second, the
-time left, the mean squared error so far and lately. Memory stays constant
-whatever the size of the file.
+Standard output is one table: the errors of the model, then of the running mean,
+the last value and, where rows have regular times, the value of a day, a week or
+a year before. All else goes to standard error. Dates and times become cycles of
+day, week and year, and elapsed time; text gets a column per value. A row whose
+target is empty asks for a prediction. Memory stays constant whatever the size
+of the file.
 """
 EPILOG = f"""\
 With --checkpoint the run can be interrupted at any time, and goes on with
 --resume as if it had not been, to the last bit of state and predictions.
 Standard input goes on where it is: with - and --resume the rows that come are
-taken to be the next ones. Predictions are CSV: row,target,prediction, and with
---intervals lower,upper.
+taken to be the next ones. A file of new rows goes on with --append. Predictions
+are CSV, or JSON lines if OUT ends in .jsonl: row, the time and the --id
+columns, target, prediction, and with --intervals lower and upper.
 
 {terminal.EXIT_STATUS}
 examples:
@@ -51,13 +57,14 @@ examples:
   jboost run houses.csv --target price --intervals 0.9 --report houses.html
   jboost run trips.parquet --target seconds --drop id --category zone \\
       --model bnm_wu --set m=10 --checkpoint trips.run --report trips.html
-  tail -f sensor.csv | jboost run - --target kw --predictions -
+  jboost run today.csv --checkpoint trips.run --append --predictions out.csv
+  tail -f sensor.csv | jboost run - --target kw --bad-rows skip --predictions -
 """
 
 
 def add(commands: terminal.Subcommands) -> None:
     """Add the subcommand to the parser."""
-    text = "learn a CSV or Parquet file, or a pipe, row by row"
+    text = "learn a file of CSV, JSON lines or Parquet, or a pipe, row by row"
     parser = terminal.subcommand(commands, run, "run", text, DESCRIPTION, EPILOG)
     options.add_data(parser)
     options.add_model(parser)
@@ -66,6 +73,8 @@ def add(commands: terminal.Subcommands) -> None:
     keep = parser.add_argument_group("what is kept")
     option(keep, "--checkpoint", "PATH", "keep the run in this file", terminal.new_file)
     keep.add_argument("--resume", action="store_true", help="go on from the checkpoint")
+    text = "go on from the checkpoint with a file of new rows"
+    keep.add_argument("--append", action="store_true", help=text)
     text = "blocks between checkpoints: of some thousand rows of a file, or of the lines that came "
     text += "together (default: 16, and 1024 for standard input)"
     option(keep, "--every", "N", text, terminal.whole_number(1))
@@ -77,8 +86,10 @@ def add(commands: terminal.Subcommands) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Learn the file, print the table, and write what was asked for."""
+    given = "--append" if args.append else "--resume"
+    args.resume = args.resume or args.append
     if args.resume and args.checkpoint is None:
-        raise CommandError("--resume needs the --checkpoint to go on from", WRONG_USAGE)
+        raise CommandError(f"{given} needs the --checkpoint to go on from", WRONG_USAGE)
     if args.checkpoint is not None and args.checkpoint.exists() and not args.resume:
         advice = "pass --resume to go on from it, or another name"
         raise CommandError(f"{args.checkpoint} exists already; {advice}", WRONG_USAGE)
@@ -97,7 +108,8 @@ def _run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt as error:
         if done.rows:
             outcome.show(done, on_stderr=args.predictions == "-")
-        command = shlex.join(["jboost", *(word for word in args.argv if word != "--resume")])
+        words = (word for word in args.argv if word not in ("--resume", "--append"))
+        command = shlex.join(["jboost", *words])
         lost = "the run was not kept; --checkpoint PATH would keep it"
         advice = f"go on with: {command} --resume" if args.checkpoint else lost
         text = "; ".join([f"interrupted after {done.rows:,} rows", *_notes(error), advice])
@@ -125,6 +137,8 @@ def _read_checkpoint(args: argparse.Namespace) -> Outcome | None:
             content = checkpoint.read(args.checkpoint)
         saved = content.extra["caller"]
         checks.whole("predictions", saved["predictions"] or 0, at_least=0)
+        seen = checks.whole("position", content.position, at_least=0)
+        begins = checks.whole("begins", saved.get("begins", 0), at_least=0, at_most=seen)
         return Outcome(
             args.file,
             catalogue.check_name(saved["name"]),
@@ -135,6 +149,8 @@ def _read_checkpoint(args: argparse.Namespace) -> Outcome | None:
             Bands.from_dict(saved["bands"]) if saved["bands"] else None,
             Learners.from_dict(saved["learners"]) if saved["learners"] else None,
             saved,
+            begins=seen if args.append else begins,
+            bad=checks.whole("bad", saved.get("bad", 0), at_least=0),
         )
     except (KeyError, TypeError, ValueError, OverflowError):
         raise CommandError(f"{args.checkpoint} was not written by jboost run") from None
@@ -146,7 +162,10 @@ def _outcome(args: argparse.Namespace, done: Outcome | None) -> tuple[Outcome, S
         missing = args.missing or "impute"
         name, model = _model(args, missing, args.intervals)
         source = options.source_of(args, None, missing)
-        return Outcome(args.file, name, model, source.columns, missing, Tally(name)), source
+        columns = source.columns
+        outcome.say_columns(columns)
+        tally = Tally(name, columns.step)
+        return Outcome(args.file, name, model, columns, missing, tally), source
     coverage = done.bands.coverage if done.bands else None
     if args.intervals not in (None, coverage):
         before = f"intervals of {coverage:g}" if coverage else "no intervals"
@@ -155,7 +174,8 @@ def _outcome(args: argparse.Namespace, done: Outcome | None) -> tuple[Outcome, S
     if args.model is not None or args.set:
         name, model = _model(args, done.missing, coverage)
         done = dataclasses.replace(done, name=name, model=model)
-    return done, options.source_of(args, done.columns, done.missing)
+    source = options.source_of(args, done.columns, done.missing, done.begins)
+    return dataclasses.replace(done, columns=source.columns), source
 
 
 def _model(args: argparse.Namespace, missing: str, intervals: float | None) -> tuple[str, Learner]:
@@ -174,7 +194,8 @@ def _learn(args: argparse.Namespace, source: Source, done: Outcome) -> None:
     with contextlib.ExitStack() as stack:
         progress = stack.enter_context(Progress(shown=False if hidden else None))
         progress.compiling()
-        stream = stack.enter_context(_stream(args, source, done, watch))
+        waiting: deque[Labels] = deque()  # of blocks that were read and are not handled yet
+        stream = stack.enter_context(_stream(args, source, done, watch, waiting))
         # Another process may have written the file between our reading it and our claiming it.
         if stream.extra != done.saved:
             raise CommandError(f"{args.checkpoint} was written by another process; start again")
@@ -183,15 +204,18 @@ def _learn(args: argparse.Namespace, source: Source, done: Outcome) -> None:
             stream.extra |= done.as_dict() | {"predictions": None}
             with options.refusing(FAILED):
                 stream.check(done.columns.width)
-        out = stack.enter_context(_predictions(args, done, stream.position, watch.intervals))
+        out = stack.enter_context(_predictions(args, source, stream.position, done, watch))
         stream.warm_up()
         done.start_clock()
         for block in stream:
-            done.add(block)
+            labels = waiting.popleft()
+            done.columns = source.columns  # with the texts that have come by now
+            done.add(block, labels)
             if out is not None:
                 bounds = [block.observed[name] for name in ("low", "high") if watch.intervals]
+                estimates = (block.targets, block.prediction, *bounds)
                 with _writing(args.predictions):
-                    out.write(block.start, block.targets, block.prediction, *bounds)
+                    out.write(block.start, *estimates, labels=labels.columns)
                     if args.checkpoint is not None:
                         out.sync()
             if args.checkpoint is not None:
@@ -201,21 +225,24 @@ def _learn(args: argparse.Namespace, source: Source, done: Outcome) -> None:
             progress.say(outcome.live_line(done, source.total))
 
 
-def _stream(args: argparse.Namespace, source: Source, done: Outcome, watch: Watch) -> StreamRun:
-    """Return the run over the source."""
+def _stream(
+    args: argparse.Namespace, source: Source, done: Outcome, watch: Watch, waiting: deque[Labels]
+) -> StreamRun:
+    """Return the run over the source, which leaves the labels of each block in ``waiting``."""
     state = example_state(done.model, done.columns.width, "float32", jax.random.key(0))
     most = max(MOST_ROWS, pieces.CALLS * pieces.samples_per_call(state))
 
     def blocks(position: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         with options.reading(args.file):
-            for x, d in source(position):
+            for x, d, labels in source.labelled(position):
                 done.look_for_unused(position, x)
-                end = position + len(d)
-                while position < end:
+                row = 0
+                while row < len(d):
                     # It depends on the row alone, so that a run that goes on has the same blocks.
-                    n = min(max(position, FIRST_ROWS), most)
-                    yield x[:n], d[:n]
-                    x, d, position = x[n:], d[n:], min(position + n, end)
+                    n = min(max(position, FIRST_ROWS), most, len(d) - row)
+                    waiting.append(labels.cut(row, row + n))
+                    yield x[row : row + n], d[row : row + n]
+                    row, position = row + n, position + n
 
     new_key = done.model.needs_key and (args.seed is not None or not done.saved)
     with options.refusing(FAILED):  # a checkpoint of another model, or of another key
@@ -232,16 +259,20 @@ def _stream(args: argparse.Namespace, source: Source, done: Outcome, watch: Watc
 
 
 def _predictions(
-    args: argparse.Namespace, done: Outcome, position: int, intervals: bool
+    args: argparse.Namespace, source: Source, position: int, done: Outcome, watch: Watch
 ) -> AbstractContextManager[Predictions | None]:
     """Open the file of predictions, cut off after the rows that the checkpoint holds."""
     if args.predictions is None:
         return contextlib.nullcontext()
-    length = done.saved.get("predictions")
+    length, rows = done.saved.get("predictions"), position
     if args.predictions == "-":
         length = 1 if position else None  # anything but None: the header was written before
+    elif args.append and not os.path.exists(args.predictions):
+        length, rows = None, 0  # a file for the new rows alone
+    names = done.columns.labels
+    shape = {"intervals": watch.intervals, "labels": names, "as_json": source.is_json}
     with _writing(args.predictions), options.refusing(FAILED):
-        return Predictions(args.predictions, length, position, intervals=intervals)
+        return Predictions(args.predictions, length, rows, **shape)
 
 
 def _writing(path: os.PathLike[str] | str) -> AbstractContextManager[None]:

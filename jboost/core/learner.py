@@ -17,6 +17,7 @@ learner sees them. A :class:`Network` is a differentiable model that a learner t
 """
 
 import abc
+import html
 from typing import Any, ClassVar
 
 import jax
@@ -25,6 +26,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks, guards
+from jboost.core.outline import outline
 from jboost.core.pytree import DType, Key, Number
 from jboost.core.sample import Sample
 
@@ -122,6 +124,9 @@ class Learner(abc.ABC):
         except Exception as error:
             guards.explain(self, state, error, x=x, d=d)
             raise
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(outline(self))}</pre>"  # a notebook shows it
 
     def info(self, state: State, sample: Sample) -> dict[str, Any]:
         """Return what a run may record about one step besides the prediction."""

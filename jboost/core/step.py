@@ -38,6 +38,10 @@ class Trace(NamedTuple):
     skipped: Array  # (T,), whether nothing was learned: x or d was NaN, infinite or beyond 1e15
     observed: Any  # what `observe` returned, stacked; None without it
 
+    def _repr_html_(self) -> str:
+        skipped = f"nothing was learned from {int(self.skipped.sum()):,}"
+        return f"<p>{self.prediction.shape[0]:,} predictions; {skipped}</p>"  # in a notebook
+
 
 def step(
     model: Learner, state: State, x: Array, d: Array, key: Key, observe: Observe | None = None, *,

@@ -1,17 +1,20 @@
-"""The columns of a table: which of them are inputs, what they hold, and the numbers they become.
+"""The columns of a table: which of them are inputs, what they hold, and what they become.
 
-:mod:`.reader` decides once what they hold. A checkpoint keeps the decision as JSON, so that a later
-table is matched by the names of its columns, whatever their order.
+:mod:`.choice` decides once what they hold, :mod:`.encoding` makes numbers of them. A checkpoint
+keeps the decision as JSON, so that a later table is matched by the names of its columns, whatever
+their order.
 
-| kind    | the column holds           | it becomes                                               |
-|---------|----------------------------|----------------------------------------------------------|
-| number  | numbers                    | the same numbers                                         |
-| boolean | true, false                | 1, 0                                                     |
-| hashed  | text                       | ``buckets`` columns: 1 in the bucket of the text, else 0 |
-| ordinal | text with a declared order | the position of the text in that order: 0, 1, …          |
+| kind     | the column holds           | it becomes                                              |
+|----------|----------------------------|---------------------------------------------------------|
+| number   | numbers                    | the same numbers                                        |
+| boolean  | true, false                | 1, 0                                                    |
+| category | text                       | ``buckets`` columns: 1 in the place of the text, else 0 |
+| ordinal  | text with a declared order | the position of the text in that order: 0, 1, …         |
+| time     | dates, times, or both      | the columns of :class:`jboost.Calendar`                 |
+| hashed   | text, in older checkpoints | a category whose texts have no places of their own      |
 
-A missing value becomes NaN in all columns of x that its column becomes. The encodings hold no
-state: the numbers of a text depend neither on the order of the rows nor on where a stream was cut.
+The texts of a category get their places in the order in which they appear. When all places are
+taken, further texts share them, by their hash. A missing number or time becomes NaN.
 """
 
 from __future__ import annotations
@@ -24,19 +27,20 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from jboost.core import extras
+from jboost.transforms import calendar
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BUCKETS = 16  # of a hashed column: with 5 texts, each has a bucket for itself about half the time
+BUCKETS = 16  # places for the texts of a category, where the first rows do not tell how many
 MOST_COLUMNS = 16_384  # of a table; a file that claims more is more likely damaged than that wide
-MOST_INPUTS = MOST_COLUMNS * BUCKETS  # columns of x: as many as that table has if all are hashed
+MOST_INPUTS = MOST_COLUMNS * BUCKETS  # columns of x: as many as that table has if all are text
 
 NUMERIC = ("number", "boolean")
-KINDS = (*NUMERIC, "hashed", "ordinal")
+PLACED = ("category", "hashed")  # become several columns, of which one is 1
+KINDS = (*NUMERIC, *PLACED, "ordinal", "time")
 PlaceOf = Callable[[int], str]  # says, for an error, where a row of a block stands in the data
 
 
@@ -46,29 +50,41 @@ class DataError(ValueError):
 
 @dataclass(frozen=True)
 class Column:
-    """An input column of a table."""
+    """A column of a table."""
 
     name: str
     kind: str = "number"  # what the column holds; one of KINDS
-    buckets: int = 0  # how many columns of x a hashed column becomes; 0 for other kinds
-    values: tuple[str, ...] = ()  # the texts of an ordinal column, the lowest first
+    buckets: int = 0  # how many columns of x a category becomes; 0 for other kinds
+    # Of an ordinal column its texts, the lowest first; of a category those that have a place.
+    values: tuple[str, ...] = ()
+    format: str = ""  # how times are written: see :mod:`.times`
+    zone: str = ""  # the time zone of the clock whose cycles matter; "" where times have none
+    cycles: tuple[str, ...] = ()  # what times become, of :data:`.calendar.CYCLES`
+    origin: int = 0  # from when on elapsed time counts, in microseconds since 1970
 
     @property
     def width(self) -> int:
         """How many columns of x the column becomes."""
-        return self.buckets or 1
+        return calendar.width(self.cycles) if self.kind == "time" else self.buckets or 1
 
     @property
     def names(self) -> list[str]:
         """The names of the columns of x that the column becomes."""
+        if self.kind == "time":
+            return [f"{self.name} {name}" for name in calendar.names(self.cycles)]
         return [f"{self.name}#{bucket}" for bucket in range(self.buckets)] or [self.name]
 
     def __str__(self) -> str:
+        taken, texts = len(self.values), f"text in {self.buckets:,} columns"
+        if taken:
+            texts += f", {taken:,} of them taken" if taken < self.buckets else ", all taken"
         details = {
             "number": "",
             "boolean": " (true or false)",
+            "category": f" ({texts})",
             "hashed": f" (text, hashed to {self.buckets} columns)",
             "ordinal": f" (ordinal: {' < '.join(self.values)})",
+            "time": f" (time, {self.format}: {', '.join(self.cycles)}, in {self.width} columns)",
         }
         return self.name + details[self.kind]
 
@@ -78,6 +94,12 @@ class RawBlock(NamedTuple):
 
     table: pa.Table
     place_of: PlaceOf  # of the rows of the table
+    bad: tuple[int, ...] = ()  # rows that could not be read; all of their values are missing
+
+    def after(self, rows: int) -> RawBlock:
+        """Return the block without its first rows."""
+        bad = tuple(row - rows for row in self.bad if row >= rows)
+        return RawBlock(self.table.slice(rows), lambda row: self.place_of(row + rows), bad)
 
 
 @dataclass(frozen=True)
@@ -86,11 +108,17 @@ class Columns:
 
     target: str  # the name of the column to predict
     inputs: tuple[Column, ...]  # in the order in which a model sees them
+    time: Column | None = None  # the time of a row, which may be an input or not
+    step: int = 0  # from one row to the next, in microseconds; 0 where the rows show no step
+    ids: tuple[str, ...] = ()  # columns that are carried from the rows to their predictions
+    # How many rows the texts of the categories come from. All rows count for a checkpoint.
+    seen: int = 0
+    notes: tuple[str, ...] = ()  # what a user should know of the choice, a sentence each
 
     def __post_init__(self) -> None:
         if self.width > MOST_INPUTS:
             limit = f"at most {MOST_INPUTS:,} are read"
-            advice = "drop some columns, or hash text to fewer buckets"
+            advice = "drop some columns, or give text fewer columns by --buckets"
             raise DataError(f"the inputs become {self.width:,} columns; {limit}: {advice}")
 
     @property
@@ -102,15 +130,28 @@ class Columns:
     def names(self) -> list[str]:
         """The names of the columns of x.
 
-        >>> Columns("y", (Column("a"), Column("b", "hashed", buckets=2))).names
+        >>> Columns("y", (Column("a"), Column("b", "category", buckets=2))).names
         ['a', 'b#0', 'b#1']
         """
         return [name for column in self.inputs for name in column.names]
 
     @property
+    def labels(self) -> list[str]:
+        """The names of the columns that label the rows: the time, and the ids."""
+        return [*dict.fromkeys(([self.time.name] if self.time else []) + [*self.ids])]
+
+    @property
     def kinds(self) -> dict[str, str]:
-        """The kinds of all columns that are read, by name; the last is the target, of numbers."""
-        return {column.name: column.kind for column in self.inputs} | {self.target: "number"}
+        """The kinds of all columns that are read, by name; the last is the target, of numbers.
+
+        What is only carried through has the kind "label".
+        """
+        kinds = dict.fromkeys(self.ids, "label")
+        if self.time is not None:
+            kinds[self.time.name] = "time"
+        kinds |= {column.name: column.kind for column in self.inputs}
+        kinds.pop(self.target, None)
+        return kinds | {self.target: "number"}
 
     def as_dict(self) -> dict[str, Any]:
         """Return a dict that JSON can hold; :meth:`from_dict` reads it."""
@@ -125,22 +166,18 @@ class Columns:
         True
         """
         match described:
-            case {"target": str(target), "inputs": [*inputs]} if inputs:
-                return cls(target, tuple(_column_from_dict(column) for column in inputs))
+            case {"target": str(target), "inputs": [*inputs], **rest} if inputs:
+                columns = tuple(_column_from_dict(column) for column in inputs)
+                time = rest.get("time")
+                step, seen = (rest.get(name, 0) for name in ("step", "seen"))
+                ids, notes = (rest.get(name, ()) for name in ("ids", "notes"))
+                texts = isinstance(ids, (list, tuple)) and isinstance(notes, (list, tuple))
+                texts = texts and all(isinstance(text, str) for text in (*ids, *notes))
+                if texts and all(isinstance(n, int) and n >= 0 for n in (step, seen)):
+                    labelled = None if time is None else _column_from_dict(time)
+                    fields = labelled, step, tuple(ids), seen, tuple(notes)
+                    return cls(target, columns, *fields)
         raise DataError(f"these are no columns that jboost has written: {described!r:.100}")
-
-    def encode(self, block: RawBlock, dtype: DTypeLike) -> tuple[np.ndarray, np.ndarray]:
-        """Return the inputs x (n, width) and targets d (n,) of a block that has these columns."""
-        x = np.empty((block.table.num_rows, self.width), dtype)
-        d = np.empty((block.table.num_rows, 1), dtype)
-        start = 0
-        with np.errstate(all="ignore"):  # a number too large for float32 becomes infinite
-            for column in self.inputs:
-                end = start + column.width
-                _fill(x[:, start:end], column, block)
-                start = end
-            _fill(d, Column(self.target), block)
-        return x, d[:, 0]
 
 
 def refuse_unknown(names: Iterable[str], available: Sequence[str], label: str) -> None:
@@ -182,37 +219,37 @@ def text_codes(values: pa.ChunkedArray) -> tuple[np.ndarray, list[str | None]]:
     if not pa.types.is_dictionary(values.type):
         values = values.cast(pa.string()).dictionary_encode()
     values = values.unify_dictionaries().combine_chunks()
-    codes = compute.fill_null(values.indices, -1).to_numpy(zero_copy_only=False)
-    return codes.astype(np.int64), values.dictionary.cast(pa.string()).to_pylist()
+    indices = values.indices.cast(pa.int64())  # they may be unsigned
+    codes = compute.fill_null(indices, -1).to_numpy(zero_copy_only=False)
+    return codes, values.dictionary.cast(pa.string()).to_pylist()
 
 
 def _column_from_dict(described: object) -> Column:
     match described:
-        case {"name": str(name), "kind": str(kind), "buckets": int(buckets), "values": [*values]}:
-            size_fits = buckets >= 2 if kind == "hashed" else buckets == 0
-            if kind in KINDS and size_fits and all(isinstance(value, str) for value in values):
-                return Column(name, kind, buckets, tuple(values))
-    raise DataError(f"this is no column that jboost has written: {described!r:.100}")
+        case {
+            "name": str(name),
+            "kind": str(kind),
+            "buckets": int(buckets),
+            "values": [*values],
+            **rest,
+        }:
+            found = [rest.get(field, default) for field, default in _TIME_FIELDS.items()]
+            form, zone, cycles, origin = found
+        case _:
+            raise _no_column(described)
+    typed = isinstance(form, str) and isinstance(zone, str) and isinstance(origin, int)
+    listed = isinstance(cycles, (list, tuple)) and {*cycles} <= {*calendar.CYCLES}
+    texts = all(isinstance(value, str) for value in values)
+    size_fits = buckets >= 2 if kind in PLACED else buckets == 0
+    fits = kind != "category" or len({*values}) == len(values) <= buckets
+    cyclic = bool(form and cycles) == (kind == "time")
+    if not (kind in KINDS and typed and listed and texts and size_fits and fits and cyclic):
+        raise _no_column(described)
+    return Column(name, kind, buckets, tuple(values), form, zone, tuple(cycles), origin)
 
 
-def _fill(x: np.ndarray, column: Column, block: RawBlock) -> None:
-    """Fill x, the columns that a column of the block becomes."""
-    pa = extras.need("pyarrow", "io")
-    values = block.table.column(column.name)
-    if column.kind in NUMERIC:
-        x[:, 0] = values.cast(pa.float64(), safe=False).to_numpy()
-        return
-    codes, texts = text_codes(values)  # below, the code −1 takes the last of an array
-    if column.kind == "ordinal":
-        ranks_of = {text: rank for rank, text in enumerate((*column.values, None))}
-        ranks = np.array([*(ranks_of.get(text, -1) for text in texts), ranks_of[None]])[codes]
-        for row in np.flatnonzero(ranks < 0)[:1]:
-            value = f"{texts[codes[row]]!r:.60} in the column {column.name!r}"
-            order = ", ".join(column.values)
-            raise DataError(f"{block.place_of(int(row))}: {value} is none of {order}")
-        x[:, 0] = np.where(ranks == ranks_of[None], np.nan, ranks)
-        return
-    hashes = [-1 if text is None else bucket(column.name, text, column.buckets) for text in texts]
-    buckets = np.array([*hashes, -1])[codes]
-    x[:] = buckets[:, None] == np.arange(column.buckets)
-    x[buckets < 0] = np.nan
+_TIME_FIELDS: dict[str, Any] = {"format": "", "zone": "", "cycles": (), "origin": 0}
+
+
+def _no_column(described: object) -> DataError:
+    return DataError(f"this is no column that jboost has written: {described!r:.100}")

@@ -1,26 +1,36 @@
 """Writes predictions as they are made, a line each; the file has whole lines only.
 
-    row,target,prediction
-    1,0.5,0
-    2,,0.31
+    row,date,target,prediction
+    1,2024-01-01,0.5,0
+    2,2024-01-02,,0.31
 
-``row`` counts from 1. A missing target is empty. With intervals there are two more columns, lower
-and upper: −inf and inf before the first answer. Each number has the fewest digits that read as the
-same float.
+``row`` counts from 1. The time and the ids of a row, where there are any, follow. A missing target
+is empty. With intervals there are two more columns, lower and upper: −inf and inf before the first
+answer. Each number has the fewest digits that read as the same float. A file whose name ends in
+.jsonl or .ndjson has JSON lines instead, in which what is missing or infinite is null.
 """
 
+from __future__ import annotations
+
 import contextlib
+import json
 import os
 import stat
 import sys
-from typing import BinaryIO, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 
 from jboost.checkpoints.atomic import PathLike, claim
 from jboost.core import checks, extras
 
-LONGEST_LINE = 256  # bytes: five numbers of at most 24 characters each, and the commas between
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LONGEST_LINE = 2**20  # bytes: five numbers of at most 24 characters each, and the labels
+JSON_ENDINGS = (".jsonl", ".ndjson")
+ZIPPED = (".gz", ".zst", ".zstd", ".bz2")
 
 
 class Predictions(contextlib.AbstractContextManager["Predictions"]):
@@ -30,35 +40,58 @@ class Predictions(contextlib.AbstractContextManager["Predictions"]):
     When a run goes on, the file is cut back to the ``length`` of its checkpoint, where it has the
     predictions of ``rows`` rows: the lines after that will be written again. A file that has not is
     refused and left alone, and so is a file that another process writes. ``length`` is None for a
-    new file.
+    new file. ``labels`` are the names of the columns that label the rows.
     """
 
     def __init__(
-        self, path: PathLike, length: int | None = None, rows: int = 0, *, intervals: bool = False
+        self,
+        path: PathLike,
+        length: int | None = None,
+        rows: int = 0,
+        *,
+        intervals: bool = False,
+        labels: Sequence[str] = (),
+        as_json: bool = False,
     ):
         self.path = checks.path("path", path)
-        bounds = ("lower", "upper") if intervals else ()
-        self._columns = ["row", "target", "prediction", *bounds]
-        self._header = f"{','.join(self._columns)}\n".encode()
+        if self.path.endswith(ZIPPED):
+            raise ValueError(f"predictions are written as plain text; got {self.path}")
+        numbers = ["target", "prediction", *(("lower", "upper") if intervals else ())]
+        taken = {"row", *numbers}
+        self._labels = {name: f"{name}_" if name in taken else name for name in labels}
+        self._columns = ["row", *self._labels.values(), *numbers]
         self._standard = self.path == "-"
+        self._json = self.path.endswith(JSON_ENDINGS) or (self._standard and as_json)
+        self._header = b"" if self._json else self._csv_header()
         self.length = length or 0
         self._file = self._open(length, rows)
-        if not self.length:
+        if not self.length and self._header:
             try:
                 self._append(self._header)
             except OSError:
                 self.close()
                 raise
 
-    def write(self, start: int, targets: np.ndarray, *estimates: np.ndarray) -> None:
+    def write(
+        self,
+        start: int,
+        targets: np.ndarray,
+        *estimates: np.ndarray,
+        labels: Mapping[str, pa.ChunkedArray | pa.Array] | None = None,
+    ) -> None:
         """Write the rows after the first ``start``: targets, then predictions, then bounds."""
-        pa, arrow_csv = extras.need("pyarrow", "io"), extras.need("pyarrow.csv", "io")
+        pa = extras.need("pyarrow", "io")
         numbers = np.arange(start + 1, start + 1 + len(targets))
         answers = pa.array(targets, mask=~np.isfinite(targets))
-        lines = pa.BufferOutputStream()
-        table = pa.table([numbers, answers, *estimates], names=self._columns)
-        arrow_csv.write_csv(table, lines, arrow_csv.WriteOptions(include_header=False))
-        self._append(lines.getvalue())
+        texts = [_as_text((labels or {})[name]) for name in self._labels]
+        table = pa.table([numbers, *texts, answers, *estimates], names=self._columns)
+        self._append(_json_lines(table) if self._json else _csv(table, texts))
+
+    def _csv_header(self) -> bytes:
+        special = set(',"\r\n')
+        quoted = ('"' + n.replace('"', '""') + '"' if special & {*n} else n
+                  for n in self._columns)  # fmt: skip
+        return f"{','.join(quoted)}\n".encode()
 
     def sync(self) -> None:
         """Make what was written outlast a power failure."""
@@ -106,7 +139,8 @@ class Predictions(contextlib.AbstractContextManager["Predictions"]):
             advice = "name the file that the run to go on with has written"
             raise ValueError(f"{self.path} is not there: {advice}") from None
         *_, last, rest = (b"\n" + tail).split(b"\n")
-        ends_there = last.startswith(b"%d," % rows) if rows else last + b"\n" == self._header
+        start = (b'{"row": %d,' if self._json else b"%d,") % rows
+        ends_there = last.startswith(start) if rows else last + b"\n" == (self._header or b"\n")
         if size < length or header != self._header or rest or not ends_there:
             raise ValueError(
                 f"{self.path} does not hold the {rows:,} predictions that the run to go on with "
@@ -126,3 +160,47 @@ class Predictions(contextlib.AbstractContextManager["Predictions"]):
                     self._file.truncate(self.length)
             raise
         self.length += len(lines)
+
+
+def _as_text(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """Return labels as they are written: text without line ends."""
+    pa, compute = extras.need("pyarrow", "io"), extras.need("pyarrow.compute", "io")
+    texts = compute.cast(values, pa.string())
+    return compute.replace_substring_regex(texts, r"[\r\n]+", " ")
+
+
+def _csv(table: pa.Table, texts: Sequence[pa.ChunkedArray | pa.Array]) -> pa.Buffer:
+    pa, compute = extras.need("pyarrow", "io"), extras.need("pyarrow.compute", "io")
+    arrow_csv = extras.need("pyarrow.csv", "io")
+    # Arrow would quote all texts, or none of them.
+    quoted = any(compute.any(compute.match_substring_regex(t, '[",]')).as_py() for t in texts)
+    style = "needed" if quoted or not texts else "none"
+    lines = pa.BufferOutputStream()
+    options = arrow_csv.WriteOptions(include_header=False, quoting_style=style)
+    arrow_csv.write_csv(table, lines, options)
+    return lines.getvalue()
+
+
+def _json_lines(table: pa.Table) -> bytes:
+    # As text, a float32 has the fewest digits that read as itself.
+    pa = extras.need("pyarrow", "io")
+    floats = [i for i, kind in enumerate(table.schema.types) if pa.types.is_floating(kind)]
+    for i in floats:
+        shown = table.column(i).cast(pa.string())
+        table = table.set_column(i, table.schema.names[i], shown)
+    names = [json.dumps(name, ensure_ascii=False) for name in table.schema.names]
+    columns: list[list[Any]] = [column.to_pylist() for column in table.columns]
+    for i in range(1, len(columns)):
+        is_number = i in floats
+        columns[i] = [
+            "null" if value is None or (is_number and value in ("nan", "inf", "-inf"))
+            else value if is_number
+            else json.dumps(value, ensure_ascii=False)
+            for value in columns[i]
+        ]  # fmt: skip
+    rows = zip(*columns, strict=True)
+    lines = (
+        ", ".join(f"{name}: {value}" for name, value in zip(names, row, strict=True))
+        for row in rows
+    )
+    return "".join(f"{{{line}}}\n" for line in lines).encode()

@@ -16,13 +16,17 @@ from numpy.typing import ArrayLike
 
 from jboost.core import checks
 from jboost.core.numerics import LARGEST
-from jboost.files.columns import BUCKETS, Column, Columns, DataError, PlaceOf, refuse_unknown
+from jboost.files.choice import Wishes, choose_columns
+from jboost.files.columns import Column, Columns, DataError, PlaceOf, refuse_unknown
 from jboost.files.delimited import Delimited, TextFormat
-from jboost.files.reader import Reader, choose_columns, refuse_short, row_numbers
+from jboost.files.encoding import BadRows, Encoded, Encoder, Labels
+from jboost.files.json_lines import JsonLines
+from jboost.files.lines import Text
+from jboost.files.reader import Reader, refuse_short, row_numbers
 from jboost.files.tables import BLOCK_ROWS, GATHERED_ROWS, Parquet, Peeked, Rows, Tables, is_table
 
 Numbers = tuple[np.ndarray, np.ndarray]  # the inputs x (n, r) and the targets d (n,) of a block
-Blocks = Callable[[int], Iterator[tuple[Numbers, PlaceOf]]]  # the blocks from a row on
+Blocks = Callable[[int], Iterator[tuple[Encoded, PlaceOf]]]  # the blocks from a row on
 
 
 def read(
@@ -33,8 +37,14 @@ def read(
     drop: Collection[str] = (),
     category: Collection[str] = (),
     ordinal: Mapping[str, Sequence[str]] | None = None,
-    buckets: int = BUCKETS,
+    buckets: int | None = None,
+    time: str | None = None,
+    date_format: str | None = None,
+    time_zone: str = "",
+    ids: Collection[str] = (),
     missing: str = "keep",
+    bad_rows: str | Callable[[str], object] = "raise",
+    start: int = 0,
     block: int | None = None,
     names: Sequence[str] | None = None,
     delimiter: str | None = None,
@@ -44,23 +54,36 @@ def read(
 ) -> Source:
     """Make a stream of a file, a table, an array or any iterable of rows.
 
-    Text columns are hashed to ``buckets`` columns each, or numbered in a declared order. Dates are
-    refused. The result is an iterable of blocks (x, d), for :func:`jboost.run_stream`.
+    The texts of a column get a column of x each, as they appear, and share columns when all are
+    taken; or they are numbered in a declared order. Dates and times become cycles and elapsed time,
+    as by :class:`jboost.Calendar`. The result is an iterable of blocks (x, d), for
+    :func:`jboost.run_stream`.
 
     Args:
-      data: the path of a CSV or Parquet file, ``"-"`` for standard input; a pandas, polars or
-        pyarrow table; an array or memory map (T, r); or an iterable of rows (dicts or sequences) or
-        of tables.
+      data: the path of a file of CSV, JSON lines or Parquet, the first two also compressed by gzip
+        or zstd; ``"-"`` for CSV or JSON lines from standard input; a pandas, polars or pyarrow
+        table; an array or memory map (T, r); or an iterable of rows (dicts or sequences) or of
+        tables.
       target: the name of the column to predict; for an array also the targets themselves, (T,).
       columns: the columns of an earlier source, to read the same columns by name.
       drop: columns that are no inputs.
-      category: columns of numbers that are codes, to be hashed like text.
+      category: columns of numbers that are codes, to be treated like text.
       ordinal: the values of columns that have an order, from the lowest to the highest.
-      buckets: how many columns a hashed column becomes, at least 2.
+      buckets: how many columns a column of text becomes, at least 2; by default as many as the
+        first rows have texts, and a few more, at most 64.
+      time: the column that says when a row was; by default the first column of dates.
+      date_format: how dates are written, such as "%d/%m/%Y %H:%M", where that is not clear.
+      time_zone: the clock by which days and weeks are told, where times are in UTC: "Europe/Rome".
+      ids: columns that are no inputs, and that label the rows.
       missing: what becomes of a row with missing, infinite or absurdly large (1e15) inputs. "keep"
         leaves them, as NaN where missing: a model with ``Impute`` fills them in from the past, any
         other model skips the row. "skip" makes the target of the row missing too, so that no model
-        learns from the row. "raise" refuses the row, and also a row without a target.
+        learns from the row. "raise" refuses the row, and also a row without a target. With "keep" a
+        missing text is 0 in all columns of its own.
+      bad_rows: what becomes of a row that cannot be read. "raise" refuses it, after the rows before
+        it. "skip" makes all of its values missing, and so does a function, which is also called
+        with a sentence about each.
+      start: the number of the first row in its stream, where a run goes on with new data.
       block: how many rows of a table, an array or an iterable make a block; 1 for slow rows.
       names: the names of the columns of an array or of sequences; by default "1", "2", ….
       delimiter, decimal, encoding, header: see :class:`jboost.files.delimited.TextFormat`.
@@ -78,22 +101,40 @@ def read(
     """
     checks.choice("missing", missing, ("keep", "skip", "raise"))
     block = None if block is None else checks.whole("block", block, at_least=1)
-    if columns is not None and (drop or category or ordinal):
-        raise ValueError("columns say what is read; give no drop, category or ordinal with them")
-    reader = _reader(data, names, block, TextFormat(delimiter, decimal, encoding, header))
+    start = checks.whole("start", start, at_least=0)
+    say = bad_rows if callable(bad_rows) else None
+    if not callable(bad_rows) and checks.choice("bad_rows", bad_rows, ("raise", "skip")) == "skip":
+        say = _say_nothing
+    policy = BadRows(say)
+    wishes = Wishes(drop, category, ordinal or {}, buckets, time, date_format, time_zone, ids)
+    if columns is not None and wishes._replace(buckets=None) != Wishes():
+        said = "give no drop, category, ordinal, time, date_format, time_zone or ids with them"
+        raise ValueError(f"columns say what is read; {said}")
+    text_format = TextFormat(delimiter, decimal, encoding, header)
+    reader = _reader(data, names, block, text_format, policy)
     if reader is None:
         array = np.asanyarray(data)
         return Source(*_from_array(array, target, columns, names, drop, block), missing)
     if columns is None:
         name = checks.instance("target", target, str, "the name of a column")
-        columns = choose_columns(reader, name, drop, category, ordinal or {}, buckets)
+        columns = choose_columns(reader, name, wishes)
     dtype = np.dtype(jnp.result_type(float))  # here: it may differ in the thread that reads
+    encoder = Encoder(columns, dtype, 0.0 if missing == "keep" else np.nan, policy)
 
-    def blocks(position: int) -> Iterator[tuple[Numbers, PlaceOf]]:
-        for raw in reader.blocks(columns, position):
-            yield columns.encode(raw, dtype), raw.place_of
+    def blocks(position: int) -> Iterator[tuple[Encoded, PlaceOf]]:
+        row = position if reader.live else encoder.unseen_before(position)
+        row = max(row, start)  # the texts of rows before the data are known
+        for raw in reader.blocks(columns, row - start):
+            n, before = raw.table.num_rows, min(max(position - row, 0), raw.table.num_rows)
+            if before:
+                encoder.see(raw._replace(table=raw.table[:before]), row)
+                raw = raw.after(before)
+            row += before
+            if n > before:
+                yield encoder.encode(raw, row), raw.place_of
+            row += n - before
 
-    return Source(columns, blocks, missing, reader)
+    return Source(columns, blocks, missing, reader, encoder)
 
 
 class Source:
@@ -104,10 +145,26 @@ class Source:
     """
 
     def __init__(
-        self, columns: Columns, blocks: Blocks, missing: str, reader: Reader | None = None
+        self,
+        columns: Columns,
+        blocks: Blocks,
+        missing: str,
+        reader: Reader | None = None,
+        encoder: Encoder | None = None,
     ):
-        self.columns, self.live = columns, reader is not None and reader.live
+        self._columns, self.live = columns, reader is not None and reader.live
         self._blocks, self._missing, self._reader = blocks, missing, reader
+        self._encoder = encoder
+
+    @property
+    def columns(self) -> Columns:
+        """What the columns hold, with the texts that have a column so far."""
+        return self._columns if self._encoder is None else self._encoder.columns
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the data are JSON lines."""
+        return isinstance(self._reader, JsonLines)
 
     @property
     def total(self) -> float | None:
@@ -115,23 +172,35 @@ class Source:
         return None if self._reader is None else self._reader.total
 
     def __call__(self, position: int) -> Iterator[Numbers]:
-        for (x, d), place_of in self._blocks(position):
+        for x, d, _ in self.labelled(position):
+            yield x, d
+
+    def labelled(self, position: int) -> Iterator[Encoded]:
+        """Yield blocks (x, d, labels), from the row ``position`` on."""
+        for (x, d, labels), place_of in self._blocks(position):
             if self._missing == "raise":
-                self._refuse_bad(x, d, place_of)
+                self._refuse_bad(x, d, labels.bad, place_of)
             elif self._missing == "skip":
                 d = np.where(_is_bad(x).any(axis=1), np.asarray(np.nan, d.dtype), d)
-            yield x, d
+            yield Encoded(x, d, labels)
 
     def __iter__(self) -> Iterator[Numbers]:
         return self(0)
 
-    def _refuse_bad(self, x: np.ndarray, d: np.ndarray, place_of: PlaceOf) -> None:
+    def _refuse_bad(
+        self, x: np.ndarray, d: np.ndarray, left_out: np.ndarray, place_of: PlaceOf
+    ) -> None:
         """Refuse a block with an input or a target that is missing or too large."""
-        for row, column in np.argwhere(_is_bad(np.column_stack([x, d])))[:1]:
+        bad = _is_bad(np.column_stack([x, d])) & ~left_out[:, None]
+        for row, column in np.argwhere(bad)[:1]:
             name = [*self.columns.names, self.columns.target][column]
             value = float([*x[row], d[row]][column])
             problem = "is missing" if np.isnan(value) else f"{value:g} is beyond 1e15"
             raise DataError(f"{place_of(int(row))}: the value of {name!r} {problem}")
+
+
+def _say_nothing(_: str) -> None:
+    """Leave out a bad row without a word."""
 
 
 def _is_bad(values: np.ndarray) -> np.ndarray:
@@ -139,12 +208,22 @@ def _is_bad(values: np.ndarray) -> np.ndarray:
 
 
 def _reader(
-    data: object, names: Sequence[str] | None, block: int | None, text_format: TextFormat
+    data: object,
+    names: Sequence[str] | None,
+    block: int | None,
+    text_format: TextFormat,
+    bad_rows: BadRows,
 ) -> Reader | None:
     """Return the reader of the data; None for an array, which needs none."""
     path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
     if path is not None and not _is_parquet(path):
-        return Delimited(path, text_format)
+        text = Text(path, text_format.encoding)
+        if not text.start.lstrip().startswith(b"{"):
+            return Delimited(text, text_format, bad_rows)
+        for option, value in text_format._replace(encoding=None)._asdict().items():
+            if value is not None:
+                raise ValueError(f"{option} is for CSV, and {text.label} holds JSON lines")
+        return JsonLines(text, bad_rows)
     for option, value in text_format._asdict().items():
         if value is not None and path is not None:
             raise ValueError(f"{option} is for text, and {path} is a Parquet file")
@@ -209,11 +288,12 @@ def _from_array(
     indices = [names.index(name) for name in needed]
     all_columns = indices == list(range(array.shape[1]))
 
-    def blocks(position: int) -> Iterator[tuple[Numbers, PlaceOf]]:
+    def blocks(position: int) -> Iterator[tuple[Encoded, PlaceOf]]:
         refuse_short("the array", len(array), position)
         for start in range(position, len(array), block or BLOCK_ROWS):
             rows = slice(start, start + (block or BLOCK_ROWS))
             x = array[rows] if all_columns else array[rows][:, indices]
-            yield (x, targets[rows]), row_numbers("the array", start)
+            labels = Labels({}, None, np.zeros(len(x), bool))
+            yield Encoded(x, targets[rows], labels), row_numbers("the array", start)
 
     return columns, blocks

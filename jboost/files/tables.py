@@ -14,7 +14,14 @@ from jboost.core import extras
 from jboost.files import columns as table_columns
 from jboost.files import reader
 from jboost.files.columns import NUMERIC, Columns, DataError, PlaceOf, RawBlock
-from jboost.files.reader import LONGEST_ROW, Reader, first_line, refuse_other_columns, row_numbers
+from jboost.files.reader import (
+    LONGEST_ROW,
+    Reader,
+    first_line,
+    kinds_in,
+    refuse_other_columns,
+    row_numbers,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,7 +94,8 @@ class Parquet(Reader):
         ends = np.cumsum(self._group_rows)
         skipped = int(np.searchsorted(ends, position, side="right"))  # row groups before it
         rows = min(BLOCK_ROWS, BLOCK_NUMBERS // columns.width, self._fitting_rows)
-        tables = self._read([*columns.kinds], rows, skipped)
+        kinds = kinds_in(columns, self._names, self.label)
+        tables = self._read([*kinds], rows, skipped)
         return self.from_position(tables, position, start=sum(self._group_rows[:skipped]))
 
     def _read(self, names: list[str], size: int, skipped: int = 0) -> Iterator[pa.Table]:
@@ -163,7 +171,7 @@ class Rows(Reader):
         return RawBlock(pa.table(arrays), place_of)
 
     def blocks(self, columns: Columns, position: int) -> Iterator[RawBlock]:
-        table_columns.refuse_unknown(columns.kinds, self._names, self.label)
+        kinds_in(columns, self._names, self.label)
         return self.from_position(self._read(columns), position)
 
     def _read(self, columns: Columns) -> Iterator[pa.Table]:
@@ -172,9 +180,11 @@ class Rows(Reader):
         while block := list(itertools.islice(rows, self._block)):
             place_of = row_numbers(self.label, row)
             values, arrays = self._by_name(block, place_of), {}
-            for name, kind in columns.kinds.items():
+            for name, kind in kinds_in(columns, self._names, self.label).items():
                 if kind in NUMERIC:
                     arrays[name] = _numbers(name, values[name], place_of)
+                elif kind == "time":
+                    arrays[name] = _times(name, values[name], place_of)
                 else:
                     texts = (None if value is None else str(value) for value in values[name])
                     arrays[name] = pa.array(texts, pa.string())
@@ -196,6 +206,15 @@ class Rows(Reader):
         if self._dicts:
             return {name: [row.get(name) for row in rows] for name in self._names}
         return {name: [row[i] for row in rows] for i, name in enumerate(self._names)}
+
+
+def _times(name: str, values: list[Any], place_of: PlaceOf) -> pa.Array:
+    pa = extras.need("pyarrow", "io")
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        problem = f"times of several kinds in {name!r}: {first_line(error)}"
+        raise DataError(f"the rows from {place_of(0)} on have {problem}") from None
 
 
 def _numbers(name: str, values: list[Any], place_of: PlaceOf) -> np.ndarray:

@@ -1,7 +1,6 @@
-"""Accounts of a run: its errors, its intervals and its learners, and what is observed for them."""
+"""Accounts of a run's intervals and learners, and what is observed for them."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from jax import Array
@@ -9,13 +8,11 @@ from jax import Array
 from jboost.boosting.booster import Boosted
 from jboost.core import Learner, State
 from jboost.core.step import Info
-from jboost.reports.spans import Spans, as_text, from_text
+from jboost.reports.spans import Spans
+from jboost.reports.tally import WINDOW, Account, seconds_of
 from jboost.running.blocks import Block
 from jboost.wrappers.intervals import Intervals
 
-Curves = tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]
-
-WINDOW = 1000  # targets that count as "lately"
 LAST_ROWS = 200  # in the picture of the intervals: more bars than that run into one another
 MOST_LEARNERS = 40  # of a booster with more, every second, third, … learner is watched
 SAMPLES = 16  # rows of a span in which λ and z are looked at: their means change slowly
@@ -55,99 +52,6 @@ def step_of(m: int) -> int:
     return -(-m // MOST_LEARNERS)
 
 
-class Account:
-    """Base class of accounts. A checkpoint stores its argument, its ``arrays`` and its spans."""
-
-    argument: ClassVar[tuple[str, Callable[[Any], Any]]]  # of the constructor: its name and type
-    arrays: ClassVar[dict[str, tuple[int, ...]]] = {}  # the shapes of the arrays, by name
-    spans: Spans
-
-    def __init__(self, argument: Any, /): ...
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the account as JSON can hold it."""
-        arrays = {name: as_text(getattr(self, name)) for name in self.arrays}
-        name = self.argument[0]
-        return {name: getattr(self, name), **arrays, "spans": self.spans.as_dict()}
-
-    @classmethod
-    def from_dict(cls, saved: Mapping[str, Any]) -> Self:
-        """Return the account that :meth:`as_dict` described."""
-        name, kind = cls.argument
-        account = cls(kind(saved[name]))
-        for name, shape in cls.arrays.items():
-            setattr(account, name, from_text(saved[name]).reshape(shape))
-        account.spans = Spans.from_dict(saved["spans"])
-        return account
-
-
-class Tally(Account):
-    """Squared errors of a model's predictions, and of two controls that do not look at x.
-
-    The controls are those of :mod:`jboost.baselines`: the mean of all targets so far, and the
-    target before. Both predict 0 before the first target. ``name`` is what the model is called.
-
-    >>> tally = Tally("mine")
-    >>> d = np.array([1.0, 3.0, np.nan, 2.0])
-    >>> tally.add(Block(0, d, np.array([1.0, 1.0, 9.0, 1.0]), skipped=np.isnan(d)))
-    >>> tally.mse
-    {'mine': 1.666..., 'running mean': 1.666..., 'last value': 2.0}
-    """
-
-    argument = ("name", str)
-    arrays: ClassVar = {"targets": (2,), "errors": (3,), "recent": (-1,)}
-
-    def __init__(self, name: str):
-        self.name, self.names = name, (name, "running mean", "last value")
-        self.targets = np.zeros(2)  # the sum of the targets, and the last of them
-        self.errors = np.zeros(3)  # sums over time, of the model and the controls
-        self.recent = np.zeros(0)  # the model's last errors
-        self.spans = Spans(3)  # the errors of the model and the controls
-
-    @property
-    def scored(self) -> int:
-        """How many predictions had a usable target."""
-        return self.spans.rows
-
-    @property
-    def mse(self) -> dict[str, float]:
-        """The mean squared error so far, by name; NaN before the first target."""
-        means = self.errors / (self.scored or np.nan)
-        return dict(zip(self.names, means.tolist(), strict=True))
-
-    @property
-    def lately(self) -> float:
-        """The model's mean squared error over the last 1000 targets; NaN before the first."""
-        return float(self.recent.mean()) if len(self.recent) else float("nan")
-
-    def add(self, block: Block) -> None:
-        """Count a block."""
-        d = block.targets[block.scored].astype(np.float64)
-        if not len(d):
-            return
-        # Sums are taken row by row, so that no bit depends on how the stream was cut.
-        target_sums = np.cumsum(np.append(self.targets[0], d))
-        counts = np.arange(self.scored, self.scored + len(d))
-        means = target_sums[:-1] / np.maximum(counts, 1)
-        before = np.append(self.targets[1], d[:-1])
-        errors = np.column_stack([block.squared_errors, (means - d) ** 2, (before - d) ** 2])
-        self.targets = np.array([target_sums[-1], d[-1]])
-        self.errors = np.cumsum(np.vstack([self.errors, errors]), axis=0)[-1]
-        self.recent = np.concatenate([self.recent, errors[:, 0]])[-WINDOW:]
-        self.spans.add(errors)
-
-    def curves(self) -> Curves:
-        """Return (k,) numbers of targets at which spans of the stream end, and two dictionaries.
-
-        These hold, by the names of the model and the controls, the (k,) mean squared errors over
-        all targets until there and those of each span.
-        """
-        ends, within = self.spans.over_time()
-        so_far = np.cumsum(within * np.diff(ends, prepend=0)[:, None], axis=0) / ends[:, None]
-        so_far, within = (dict(zip(self.names, each.T, strict=True)) for each in (so_far, within))
-        return ends, so_far, within
-
-
 class Bands(Account):
     """The account of a run's intervals: how many targets lay inside, and how wide they were.
 
@@ -162,12 +66,12 @@ class Bands(Account):
     """
 
     argument = ("coverage", float)
-    arrays: ClassVar = {"recent": (-1,), "last": (-1, 5)}
+    arrays: ClassVar = {"recent": (-1,), "last": (-1, 6)}
 
     def __init__(self, coverage: float):
         self.coverage = coverage
         self.recent = np.zeros(0)  # whether the last targets lay inside
-        self.last = np.zeros((0, 5))  # row, target, prediction, low, high
+        self.last = np.zeros((0, 6))  # row, target, prediction, low, high, seconds since 1970
         self.spans = Spans(2)  # whether the target lay inside, and the width
 
     @property
@@ -185,7 +89,7 @@ class Bands(Account):
         """The mean width; NaN before the first target."""
         return float(self.spans.mean[1])
 
-    def add(self, block: Block) -> None:
+    def add(self, block: Block, instants: np.ndarray | None = None) -> None:
         """Count a block in which :class:`Watch` has observed ``low`` and ``high``."""
         arrays = (block.targets, block.prediction, block.observed["low"], block.observed["high"])
         d, prediction, low, high = (array.astype(np.float64) for array in arrays)
@@ -194,7 +98,8 @@ class Bands(Account):
         self.recent = np.concatenate([self.recent, inside[counts]])[-WINDOW:]
         self.spans.add(np.where(counts, inside, np.nan), width)
         rows = np.arange(block.start + 1, block.start + 1 + len(d))
-        last = np.column_stack([rows, d, prediction, low, high])[-LAST_ROWS:]
+        seconds = seconds_of(instants, len(d))
+        last = np.column_stack([rows, d, prediction, low, high, seconds])[-LAST_ROWS:]
         self.last = np.vstack([self.last, last])[-LAST_ROWS:]
 
 

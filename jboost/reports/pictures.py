@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike
 
 from jboost import plots
 from jboost.core import extras
-from jboost.reports.accounts import Bands, Curves, Learners, step_of
+from jboost.reports.accounts import Bands, Learners, step_of
 from jboost.reports.spans import Spans
+from jboost.reports.tally import Curves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,10 +23,14 @@ if TYPE_CHECKING:
     TwoAxes = tuple[Axes, Axes]
 
 
-def error_over_time(curves: Curves, *, axes: TwoAxes | None = None) -> TwoAxes:
+def error_over_time(
+    curves: Curves, *, when: np.ndarray | None = None, axes: TwoAxes | None = None
+) -> TwoAxes:
     """Draw two panels: the mean squared error so far, and of each span of the stream.
 
-    >>> from jboost.reports.accounts import Tally
+    ``when`` are the times of the spans; without them the answers are counted.
+
+    >>> from jboost.reports.tally import Tally
     >>> from jboost.running.blocks import Block
     >>> tally, d = Tally("mine"), np.arange(9.0)
     >>> tally.add(Block(0, d, d + 0.5, np.zeros(9, bool)))
@@ -40,11 +45,11 @@ def error_over_time(curves: Curves, *, axes: TwoAxes | None = None) -> TwoAxes:
     for ax, title, by_name in zip(axes, titles, errors, strict=True):
         model, reference, *others = by_name.items()  # the first style is for the reference
         for style, (name, values) in zip(plots.STYLES, [reference, model, *others], strict=False):
-            ax.plot(ends, values, label=name, **style)
+            ax.plot(ends if when is None else when, values, label=name, **style)
         values = np.concatenate([*by_name.values()])
         if (values[np.isfinite(values)] > 0).any():
             ax.set_yscale("log", nonpositive="mask")
-        _finish(ax, title, "answers seen")
+        _finish(ax, title, "answers seen", times=when is not None)
     axes[0].legend(frameon=False, fontsize="small", handlelength=4)
     return axes
 
@@ -59,7 +64,10 @@ def intervals_over_time(bands: Bands, *, axes: TwoAxes | None = None) -> TwoAxes
     ['the last 9 rows', 'answers inside, of each span']
     """
     last, inside = axes or _new_axes()
-    rows, d, prediction, low, high = bands.last.T
+    rows, d, prediction, low, high, seconds = bands.last.T
+    timed = len(rows) > 0 and bool(np.isfinite(seconds).all() and (np.diff(seconds) > 0).all())
+    if timed:
+        rows = (seconds * 1e6).astype("datetime64[us]")
     # A bar for each row, without a line through them: neighbouring rows may be unrelated.
     bounded = np.isfinite(low) & np.isfinite(high)
     bars = last.vlines(rows[bounded], low[bounded], high[bounded], color="#56B4E9", zorder=1)
@@ -71,7 +79,7 @@ def intervals_over_time(bands: Bands, *, axes: TwoAxes | None = None) -> TwoAxes
     last.legend(frameon=False, fontsize="small", ncols=2, loc="upper left")
     bottom, top = last.get_ylim()
     last.set_ylim(top=top + 0.3 * (top - bottom))  # room for the legend
-    _finish(last, f"the last {len(rows):,} rows", "row")
+    _finish(last, f"the last {len(rows):,} rows", "row", times=timed)
     ends, means = bands.spans.over_time(at_least=100)
     inside.axhline(bands.coverage, color="black", linewidth=1.0, label="wanted")
     inside.plot(ends, means[:, 0], label="measured", **plots.STYLES[1])
@@ -187,9 +195,17 @@ def _new_axes(columns: int = 2) -> TwoAxes:
     return tuple(plots.grid(1, columns)[1][0])
 
 
-def _finish(ax: Axes, title: str, time: str) -> None:
-    """Add titles and a light grid, and remove the frame."""
-    _label(ax, title, time, frame=False)
+def _finish(ax: Axes, title: str, time: str, *, times: bool = False) -> None:
+    """Add titles and a light grid, and remove the frame. Below are ``times``, or numbers."""
+    if times:
+        dates = extras.need("matplotlib.dates", "plot")
+        locator = dates.AutoDateLocator(maxticks=6)
+        ax.xaxis.set_major_locator(locator)
+        ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+        ax.set_title(title, fontsize="medium")
+        ax.spines[["top", "right"]].set_visible(False)
+    else:
+        _label(ax, title, time, frame=False)
     ax.grid(color="0.9", linewidth=0.6)
     ax.margins(x=0.01)
 

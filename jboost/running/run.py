@@ -11,7 +11,7 @@ from jax import Array
 from jax.typing import DTypeLike
 from numpy.typing import ArrayLike
 
-from jboost.core import Key, Learner, State, checks
+from jboost.core import Key, Learner, State, checks, forks
 from jboost.core.guards import mismatch
 from jboost.core.learner import instance, required_key
 from jboost.core.numerics import LARGEST, as_array, cast
@@ -65,6 +65,7 @@ def run(
     >>> trace.prediction.shape, int(trace.skipped.sum())
     ((500,), 0)
     """
+    forks.check()
     instance("model", model)
     checks.choice("on_bad", on_bad, ("skip", "raise"))
     if observe is not None:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost.checkpoints import atomic
-from jboost.core import Key, Learner, State, checks
+from jboost.core import Key, Learner, State, checks, forks
 from jboost.core.learner import instance
 from jboost.core.step import Observe
 from jboost.engine import pieces
@@ -95,6 +95,7 @@ def run_stream(
     >>> bool(abs(stream.mse - jb.mse(jb.Newton(0.99), xs, ds)) < 1e-6)
     True
     """
+    forks.check()
     instance("model", model)
     checks.choice("on_bad", on_bad, ("skip", "raise"))
     if checks.flag("resume", resume) and checkpoint is None:
@@ -160,6 +161,11 @@ class StreamRun(Iterator[Block], contextlib.AbstractContextManager["StreamRun"])
     def mse(self) -> float:
         """The mean squared error so far, over all rows with a usable target; NaN before any."""
         return self._reached.squared_error / (self._reached.scored or float("nan"))
+
+    def _repr_html_(self) -> str:
+        skipped = f", nothing learned from {self.skipped:,}" if self.skipped else ""
+        seen = f"{self.position:,} rows{skipped}, MSE {self.mse:.6g}"
+        return f"<p>{seen}</p>{self.model._repr_html_()}"  # a notebook shows it
 
     def finish(self) -> StreamRun:
         """Run to the end of the source."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,9 @@ class Table(Mapping[str, np.ndarray]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"  # a notebook shows it
 
     def __len__(self) -> int:
         """Return how many columns there are; ``table.done.size`` is the number of rows."""

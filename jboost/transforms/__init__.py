@@ -1,11 +1,12 @@
 """Transforms: what stands before a learner and turns its input x into x′.
 
-`scale` puts columns into `units` of their own, `maps` computes new columns and fills gaps, `lags`
-adds earlier samples, `past` adds earlier answers where they tell something, and `select` chooses
-columns. `pipelines` makes one learner of transforms and a learner, or of a learner and the scale of
-its target. May import from `core` and `learners`.
+`scale` puts columns into `units` of their own, `maps` computes new columns and fills gaps,
+`calendar` turns times into cycles, `lags` adds earlier samples, `past` adds earlier answers where
+they tell something, and `select` chooses columns. `pipelines` makes one learner of transforms and a
+learner, or of a learner and the scale of its target. May import from `core` and `learners`.
 """
 
+from jboost.transforms.calendar import Calendar
 from jboost.transforms.lags import Lags
 from jboost.transforms.maps import Bias, Impute, Polynomial, RandomFourier
 from jboost.transforms.past import Past
@@ -14,6 +15,7 @@ from jboost.transforms.scale import Scale
 from jboost.transforms.select import Select
 
 __all__ = [
-    "Bias", "Impute", "Lags", "Past", "Polynomial", "RandomFourier", "Scale", "ScaleTarget",
+    "Bias", "Calendar", "Impute", "Lags", "Past", "Polynomial", "RandomFourier", "Scale",
+    "ScaleTarget",
     "Select",
 ]  # fmt: skip

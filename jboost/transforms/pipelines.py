@@ -158,7 +158,7 @@ class ScaleTarget(Wrapper):
     """
 
     learner: Learner
-    scale: Scale = Scale()
+    scale: Scale = Scale(floor=False)
 
     def __post_init__(self) -> None:
         scale = checks.of_kind(Scale, "a Scale() or Scale('range')")

@@ -8,6 +8,11 @@ from jboost.core import DType, Key, Number, Sample, Transform, checks, model, st
 from jboost.core.numerics import dtype_of, known, usable
 from jboost.transforms.units import SETTLED, Held, Moments, Range, Units
 
+# The least deviation of a column, over the size of its mean. Where values differ by less than that,
+# they are mostly the same value, and to blow up what they differ by makes a model depend on it. On
+# 18 raw streams the floor changes the errors of Newton and NLMS by −0.6 to 0.0 %.
+FLOOR = 0.003
+
 KINDS: dict[str, type[Units]] = {"moments": Moments, "range": Range, "held": Held}
 
 
@@ -26,6 +31,9 @@ class Scale(Transform):
     is counted before it is scaled: the first of all is 0, the second within ±1. A column that never
     changed is 0. A missing entry stays missing (NaN), which a learner takes as 0.
 
+    A column that hardly changes is not blown up: with ``floor``, s counts as at least 0.3 % of
+    |m|, except in a "range".
+
     Inputs that wander take m along, and what a learner knows of them is then wrong by as much. A
     target that wanders with them should take m along too: see :class:`ScaleTarget`. Where the
     learned coefficients must stay exact, as those of a cubic (``Polynomial(3)``), use "held". With
@@ -34,6 +42,7 @@ class Scale(Transform):
     Args:
       forgetting: γ in (0, 1], for "held" above 7/8; about 1/(1 − γ) samples are remembered.
       clip: c > 1.
+      floor: whether s has that least value.
 
     >>> import jax.numpy as jnp
     >>> scale = Scale("range")
@@ -49,9 +58,11 @@ class Scale(Transform):
     kind: str = static(default="moments")
     forgetting: Number = 1.0
     clip: Number = 5.0
+    floor: bool = static(default=True)
 
     def __post_init__(self) -> None:
-        checks.fields(self, kind=checks.one_of(*KINDS), clip=checks.a_number(above=1))
+        rules = {"kind": checks.one_of(*KINDS), "clip": checks.a_number(above=1)}
+        checks.fields(self, **rules, floor=checks.flag)
         # With a memory shorter than the samples it takes to settle, x′ would be NaN for ever.
         least = 1 - 1 / SETTLED if self.kind == "held" else 0
         checks.fields(self, forgetting=checks.a_number(above=least, at_most=1))
@@ -73,11 +84,23 @@ class Scale(Transform):
 
     def scaled(self, state: Units, x: Array) -> Array:
         """Return usable values in the present units."""
-        return state.scaled(x, jnp.asarray(self.clip, x.dtype))
+        scaled = state.scaled(x, jnp.asarray(self.clip, x.dtype))
+        return scaled * self._shrunk(state) if self._has_floor else scaled
 
     def unscaled(self, state: Units, scaled: Array) -> Array:
         """Return the values that lie where ``scaled`` says, within ±c units."""
+        if self._has_floor:
+            scaled = scaled / self._shrunk(state)
         return state.unscaled(scaled, jnp.asarray(self.clip, scaled.dtype))
+
+    @property
+    def _has_floor(self) -> bool:
+        return self.floor and self.kind != "range"
+
+    def _shrunk(self, state: Units) -> Array:
+        """Return s over the larger of s and its floor: 1 for a column that changes enough."""
+        m, s = state.frame
+        return jnp.where(s > 0, s / jnp.maximum(s, FLOOR * jnp.abs(m)), 1)
 
     def learn(self, state: Units, sample: Sample) -> Units:
         return self.after(state, sample.x)

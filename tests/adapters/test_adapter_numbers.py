@@ -135,7 +135,8 @@ def test_a_finite_weight_stays_finite(weight: Any) -> None:
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: f"{value!r:.20}")
 def test_what_is_no_number_is_named(value: Any) -> None:
     one, _ = taught()
-    for name in ("a", "new"):
+    fits = isinstance(value, (str, datetime.date, np.datetime64)) and value != "1_000"
+    for name in ("a",) if fits else ("a", "new"):  # a new feature may be text or a time
         shown = re.escape(f"{name!r} must be a number; got {value!r:.60}: encode it first")
         refused(TypeError, shown, one, "learn_one", {"a": 1.0, name: value}, 1.0)
     refused(TypeError, "'a' must be a number; got ", one, "predict_one", {"a": value})
@@ -143,13 +144,14 @@ def test_what_is_no_number_is_named(value: Any) -> None:
     refused(TypeError, "'y' must be a number; got ", one, "learn_one", {"a": 1.0}, value)
     pd = pytest.importorskip("pandas")
     table = pd.DataFrame({"a": [1.0, 2.0], "new": [value, value]})
-    refused(TypeError, "'new' must be a number; got ", one, "learn_many", table, [1.0, 1.0])
+    if not fits:
+        refused(TypeError, "'new' must be a number; got ", one, "learn_many", table, [1.0, 1.0])
     targets = np.empty(2, object)
     targets[:] = [1.0, value]
     refused(TypeError, "'y' must be a number; got ", one, "learn_many", table[["a"]], targets)
 
 
-@pytest.mark.parametrize("value", ["1_000", datetime.date(2024, 1, 1), [1.0]], ids=repr)
+@pytest.mark.parametrize("value", ["1_000", datetime.timedelta(1), [1.0]], ids=repr)
 def test_what_is_no_number_is_named_in_a_table_of_polars(value: Any) -> None:
     one, _ = taught()
     table = pytest.importorskip("polars").DataFrame({"a": [1.0, 2.0], "new": [value, value]})

@@ -18,7 +18,8 @@ import jboost as jb
 from jboost import catalogue
 from jboost.checkpoints import checkpoint
 from jboost.cli import main
-from jboost.files import delimited, predictions
+from jboost.files import lines as text_lines
+from jboost.files import predictions
 from jboost.reports.accounts import Learners
 from jboost.wrappers.intervals import band
 
@@ -40,7 +41,7 @@ def table(rows: int = ROWS) -> np.ndarray:
 def folder(tmp_path: Path, monkeypatch: Any) -> Path:
     """An empty folder with one file in it, read some lines at a time."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(delimited, "BLOCK_BYTES", 1500)
+    monkeypatch.setattr(text_lines, "BLOCK_BYTES", 1500)
     lines = (",".join(map(str, row)) for row in table().astype(object))
     (tmp_path / "data.csv").write_text("\n".join(["a,b,y", *lines]) + "\n")
     return tmp_path
@@ -70,13 +71,13 @@ def test_bounds_are_written_and_measured(folder: Path, capsys: Any) -> None:
     inside = ((low <= d) & (d <= high))[1:]
     width = np.mean((high - low)[1:])
     said = f"{inside.mean():.1%} of the answers inside, {inside.mean():.1%} lately; mean width "
-    out = capsys.readouterr().out
+    out = capsys.readouterr().err
     assert 0.75 < inside.mean() < 0.85 and f"0.8 intervals: {said}" in out
     found = re.search(r"mean width ([\d.e+]+)", out)
     assert found and float(found[1]) == pytest.approx(width, rel=1e-4)
     assert main(["inspect", "c"]) == 0
     out = capsys.readouterr().out
-    assert f"intervals   0.8: {said}" in out and "coverage = 0.8" in out
+    assert f"intervals   0.8: {said}" in out and "coverage 0.8" in out
 
 
 def test_interrupted_and_resumed_is_the_same_run(
@@ -87,8 +88,8 @@ def test_interrupted_and_resumed_is_the_same_run(
     assert run(*asked, *whole) == 0
     write = predictions.Predictions.write
 
-    def stop(self: Any, start: int, *rest: Any) -> None:
-        write(self, start, *rest)
+    def stop(self: Any, start: int, *rest: Any, **more: Any) -> None:
+        write(self, start, *rest, **more)
         if start > 100:
             raise KeyboardInterrupt
 

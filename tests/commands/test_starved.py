@@ -92,8 +92,8 @@ def test_too_few_descriptors(files: int) -> None:
 
 def test_enough_of_both() -> None:
     needed = limits.ADDRESSES + limits.ADDRESSES_PER_CORE * (os.cpu_count() or 1)
-    status, out, _ = shell(f"ulimit -n 16; ulimit -v {needed // 1024};", [*RUN, *KEPT])
-    assert status == 0 and "40 rows" in out
+    status, _, err = shell(f"ulimit -n 16; ulimit -v {needed // 1024};", [*RUN, *KEPT])
+    assert status == 0 and "40 rows" in err
 
 
 @pytest.mark.parametrize(

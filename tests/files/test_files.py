@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jboost.files import delimited, sources
+from jboost.files import lines as text_lines
+from jboost.files import sources
 from jboost.files.columns import DataError
 
 pa = pytest.importorskip("pyarrow")
@@ -37,7 +38,7 @@ def joined(source: Any, position: int = 0) -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture
 def small_blocks(monkeypatch: Any) -> None:
     """Text is parsed a few lines at a time, so that errors lie in later blocks."""
-    monkeypatch.setattr(delimited, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(text_lines, "BLOCK_BYTES", 64)
 
 
 def numbers(rows: int) -> np.ndarray:
@@ -84,7 +85,7 @@ def test_the_number_of_rows_is_estimated(
     tmp_path: Path, monkeypatch: Any, kind: str, position: int
 ) -> None:
     """A display of progress tells the part that is done; the end of a file tells it exactly."""
-    monkeypatch.setattr(delimited, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(text_lines, "BLOCK_BYTES", 2000)
     table = numbers(5000)
     text = as_csv(table).encode()
     path = write(tmp_path, gzip.compress(text) if kind == "gzip" else text)
@@ -161,8 +162,8 @@ def test_reordered_columns_are_matched_by_name(tmp_path: Path) -> None:
         (GOOD + "1,2\n", r"line 5 has 2 fields where the header has 3"),
         (GOOD + "\n\n1,2,3,4\n", r"line 7 has 4 fields where the header has 3"),
         (GOOD + "1," * 1_000_000 + "\n", r"line 5 has 1,000,001 fields where the header has 3"),
-        ("a;b;y\n1;2;3\n", r"line 1 has one column, 'a;b;y'; is a semicolon the delimiter\?"),
-        ("a\tb\ty\n1\t2\t3\n", "is a tab the delimiter"),
+        ("a;b;y\n1;2;3\n", r"line 1 has one column, 'a;b;y'; is a semicolon the delimiter\? Pass"),
+        ("a\tb\ty\n1\t2\t3\n", r"is a tab the delimiter\? Pass --delimiter '\\t'"),
         (LONG + "1,oops,3\n", r"line 22: 'oops' in the column 'b' is not a number"),
         ("a,b,y\n" + "1,true,3\n" * 20 + "1,maybe,3\n", r"line 22: 'maybe' .* not true or false"),
         (LONG + "1,2,oops\n", r"line 22: 'oops' in the column 'y' is not a number"),
@@ -172,7 +173,7 @@ def test_reordered_columns_are_matched_by_name(tmp_path: Path) -> None:
         ("\xe9,y\n1,2\n".encode("latin-1"), r"line 1 is not in UTF-8"),
         (GOOD.encode("utf-16"), "UTF-16; convert it"),
         (b"\x89PNG\r\n\0\0abc", "line 2 has a zero byte: this is no text"),
-        ("1,2,3\n4,5,6\n", "line 1 holds numbers where names are wanted; is there no header"),
+        ("1,2,3\n4,5,6\n", "line 1 holds numbers where names are wanted; pass --no-header"),
         ("a,b,a,y\n1,2,3,4\n", "line 1 has two columns called 'a'"),
         ("a,b\n1,2\n", "no column 'y'; it has 'a', 'b'"),
         ("a,Y\n1,2\n", r"no column 'y'; did you mean 'Y'\?"),
@@ -180,7 +181,7 @@ def test_reordered_columns_are_matched_by_name(tmp_path: Path) -> None:
         ("a," * 70_000 + "y\n1\n", "line 1 has 70,001 columns; at most 16,384"),
         ("a,y\n1,x\n2,y\n", "the target 'y' must hold numbers, and holds text"),
         ("a,y\n1,true\n2,false\n", "the target 'y' must hold numbers, and holds true and false"),
-        ("when,y\n2020-01-01,2\n", "'when' holds dates or times; make numbers of it"),
+        ("a,y\n1,2020-01-01\n", "the target 'y' must hold numbers, and holds text"),
         ("a,y\rb\n1,2\n", "carriage return"),
         ("a,b,y\n1,2,3\n4,5,6\n1,\r2,3\n", "carriage return"),
         ("a,b,y\n1,NA,3\n1,2,3\n1,x,3\n1,3,3\n", "line 4: 'x' is not a number, but most"),
@@ -204,9 +205,9 @@ def test_a_bad_file_is_one_sentence_with_the_line(
     ("text", "decimal", "message"),
     [
         ("a;b;y\n1;0,5;3\n1;0,25;4\n", ".", "line 2: '0,5' in the column 'b' would be a number "
-         "if a comma stood before decimals; name the decimal sign, or correct it, drop the col"),
+         "if a comma stood before decimals; pass --decimal ',', or correct it, drop the col"),
         ("a;b;y\n1;0.5;3\n1;0.25;4\n", ",", "line 2: '0.5' .* if a point stood before"),
-        ("a;b;y\n1;1;3,5\n1;2;4,5\n", ".", "'3,5' in the column 'y' .* sign, or correct it$"),
+        ("a;b;y\n1;1;3,5\n1;2;4,5\n", ".", "'3,5' in the column 'y' .* --decimal ',', or corr"),
         ("a;b;y\n1;0,5;3\n1;0,25;4\n1;x;4\n", ",", "line 4: 'x' is not a number, but most of"),
         ("a;b;y\n" + "1;0,5;3\n" * 20 + "1;0.5;3\n", ",", "line 22: '0.5' .* is not a number"),
     ],
@@ -228,7 +229,7 @@ def test_a_column_of_text_with_signs_is_a_category(tmp_path: Path) -> None:
 
 def test_a_target_is_no_category(tmp_path: Path, small_blocks: None) -> None:
     for text in ("a,y\n1,2\n1,3\n1,x\n", "a,y\n" + "1,2\n" * 40 + "1,x\n"):
-        with pytest.raises(DataError, match=r"'x' .*; correct it$"):
+        with pytest.raises(DataError, match=r"'x' .*; correct it, or pass --bad-rows skip$"):
             list(sources.read(write(tmp_path, text), "y"))
 
 
@@ -242,8 +243,8 @@ def test_what_came_before_a_bad_line_is_handed_on(tmp_path: Path, small_blocks: 
 
 
 def test_a_line_without_end_takes_no_memory(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(delimited, "LONGEST_ROW", 1000)
-    monkeypatch.setattr(delimited, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(text_lines, "LONGEST_ROW", 1000)
+    monkeypatch.setattr(text_lines, "BLOCK_BYTES", 100)
     with pytest.raises(DataError, match="line 2 is longer than 0 MB: this is no text with rows"):
         list(sources.read(write(tmp_path, "a,y\n" + "1" * 100_000), "y"))
 
@@ -355,7 +356,7 @@ def test_types_of_a_parquet_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="'exact' holds text, and numbers were learned from it"):
         list(sources.read(path, columns=source.columns))
     pq.write_table(pa.table(table | {"exact": [[1], [2]]}), path)
-    with pytest.raises(DataError, match=r"'exact' holds list.*neither number nor text"):
+    with pytest.raises(DataError, match=r"'exact' holds list.*neither number, text nor time"):
         sources.read(path, "y")
 
 

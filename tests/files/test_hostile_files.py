@@ -42,7 +42,7 @@ PARQUET: dict[str, dict[str, Any]] = {
     "zstd": {"compression": "zstd", "data_page_version": "2.0"},
     "sums": {"compression": "gzip", "write_page_checksum": True},
 }
-KINDS = ("csv", "gzip", *PARQUET)
+KINDS = ("csv", "json", "gzip", "zst", *PARQUET)
 
 
 def table(rows: int = ROWS) -> Any:
@@ -65,7 +65,11 @@ def undamaged(kind: str) -> bytes:
     if kind in PARQUET:
         pq.write_table(table(), file, **PARQUET[kind])
         return file.getvalue()
+    if kind == "json":
+        return b"".join(json.dumps(row).encode() + b"\n" for row in table().to_pylist())
     text.write_csv(table(), file)
+    if kind == "zst":
+        return pa.compress(file.getvalue(), "zstd", asbytes=True)
     return gzip.compress(file.getvalue(), mtime=0) if kind == "gzip" else file.getvalue()
 
 
@@ -160,7 +164,7 @@ HARMFUL: dict[str, tuple[Any, str | None]] = {
     "a header of commas": (lambda: b"," * 2**23 + b"\n", "8,388,609 columns; at most 16,384"),
     "blank lines": (lambda: b"a,y\n" + b"\n" * 2**24, "a header, in line 1, and no rows"),
     "many columns, one wrong": (lambda: wide("c{}", "1,"), "the target 'y' must hold numbers"),
-    "many columns, one short": (lambda: wide("c{}", "1,") + b"1\n", "line 4 has 1 fields"),
+    "many columns, one short": (lambda: wide("c{}", "1,")[:-2] + b"1\n1\n", "line 4 has 1 fiel"),
     "many columns, all alike": (lambda: wide("c", "1,"), "two columns called 'c'"),
     "many columns, no target": (lambda: wide("yy{}", "1,").replace(b",y\n", b",z\n"), "no column"),
     "many columns of text": (lambda: wide("c{}", "t,", 2_000)[:-2] + b"1\n", None),
@@ -169,6 +173,17 @@ HARMFUL: dict[str, tuple[Any, str | None]] = {
     "half a zip": (lambda: gzip.compress(GOOD)[:-9], "damaged gzip file"),
     "a zip of something else": (lambda: gzip.compress(GOOD)[:10] + bytes(50), "damaged gzip"),
     "a zip with another sum": (lambda: gzip.compress(GOOD)[:-8] + bytes(8), "damaged gzip file"),
+    "a zstd of one line": (lambda: pa.compress(b"a,y\n" + b"1" * 2**26, "zstd", asbytes=True),
+                           "longer than 16 MB"),
+    "a zstd of blank lines": (lambda: pa.compress(b"a,y\n" + b"\n" * 2**27, "zstd", asbytes=True),
+                              "a header, in line 1, and no rows"),
+    "a zip of JSON": (lambda: gzip.compress(b'{"a": 1, "y": "' + b"x" * 2**26), "than 16 MB"),
+    "JSON within JSON": (lambda: b'{"a": ' * 100_000 + b"1" + b"}" * 100_000, "is no JSON"),
+    "JSON of many keys": (lambda: json.dumps({f"c{i}": 1 for i in range(70_000)}).encode(),
+                          "has 70,000 columns; at most 16,384"),
+    "a number of a million digits": (lambda: b'{"a": 1, "y": 2}\n{"y": 1' + b"0" * 2**20 + b"}",
+                                     "line 2 is no JSON: Exceeds the limit"),
+    "quotations without end": (lambda: b"a,b,y\n" + b'1,"2,3\n' * 500_001, "has 2 fields"),
     "words for a terminal": (lambda: b"a,b,\x1b[2J\n1,2,3\n", r"no column 'y'.*\\x1b\[2J"),
     "Parquet in name only": (lambda: b"PAR1", "is a damaged Parquet file"),
     "Parquet without an end": (lambda: undamaged("zstd")[:-9], "is a damaged Parquet file"),
@@ -179,11 +194,12 @@ HARMFUL: dict[str, tuple[Any, str | None]] = {
                                      "is a damaged Parquet file"),
     "a text of 100 MB": (lambda: packed(word=["a" * 100_000_000], y=[1.0]),
                          "has rows of 95 MB; at most 16 are read"),
-    "long texts": (lambda: packed(word=[f"{i}{'a' * 20_000}" for i in range(1_000)],
+    "long texts": (lambda: packed(n=np.arange(1_000),
+                                  word=[f"{i}{'a' * 20_000}" for i in range(1_000)],
                                   y=np.zeros(1_000)), None),
     "one long text, again and again": (repeated, None),
     "two columns of one name": (lambda: two_of_one_name(), "has two columns called 'a'"),
-    "lists": (lambda: packed(a=[[1.0], [2.0]], y=[1.0, 2.0]), "neither number nor text"),
+    "lists": (lambda: packed(a=[[1.0], [2.0]], y=[1.0, 2.0]), "neither number, text nor time"),
 }  # fmt: skip
 
 
@@ -260,7 +276,7 @@ def fuzzed(kinds: Iterable[str], folder: Path, seeds: range, patience: float) ->
         of_kind = [outcomes[f"{kind} {n}"] for n in seeds]
         refused = sum(outcome["sentence"] is not None for outcome in of_kind)
         assert refused > len(of_kind) // 2
-        assert refused < len(of_kind) or kind in ("gzip", "sums")  # they have checksums
+        assert refused < len(of_kind) or kind in ("gzip", "zst", "sums")  # they have checksums
         print(
             f"{kind}: {len(of_kind):,} files, {refused:,} refused; at most "
             f"{max(outcome['seconds'] for outcome in of_kind):.2f} s of processor time each, and "

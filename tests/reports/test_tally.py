@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jboost.reports import pictures
-from jboost.reports.accounts import Tally
+from jboost.reports.tally import Tally
 from jboost.running.blocks import Block
 
 

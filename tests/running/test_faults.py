@@ -242,7 +242,7 @@ def test_want_of_memory_is_a_sentence_of_the_command(
     folder: Path, capsys: Any, monkeypatch: Any
 ) -> None:
     Path("data.csv").write_text(HEAD + "".join(LINES))
-    monkeypatch.setattr("jboost.files.delimited.BLOCK_BYTES", 200)
+    monkeypatch.setattr("jboost.files.lines.BLOCK_BYTES", 200)
     monkeypatch.setattr("jboost.running.blocks._copy", scarce := Scarce())
     assert run("data.csv") == 1
     err = capsys.readouterr().err

@@ -106,6 +106,7 @@ PIPED = {
     "Scale('held')": jb.ScaleTarget(jb.pipeline(HELD, jb.Bias(), jb.Newton(0.99, 0.1)), HELD),
     "Scale, Bias, ScaleTarget": jb.pipeline(jb.Scale(), jb.Bias(), SCALED),
     "Scale('range')": jb.pipeline(jb.Scale("range", forgetting=0.99), SCALED),
+    "Calendar": jb.pipeline(jb.Calendar(unit="hours", cycles=("day", "elapsed")), jb.NLMS(0.5)),
     "Impute": jb.pipeline(jb.Impute(indicators=True), jb.SGD(0.1)),
     "Lags": jb.pipeline(jb.Lags(inputs=1, targets=2), jb.NLMS(0.5)),
     "Polynomial": jb.pipeline(jb.Polynomial(), jb.Newton(0.99, 0.1)),

@@ -1,0 +1,84 @@
+"""Reads numbers that are written as text, in the digits and signs of any script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jboost.files.columns import text_codes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# What stands for a missing value, by Arrow and in public data sets.
+MISSING = ("", "#N/A", "#NA", "-NaN", "-nan", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan",
+           "null", "none", "?", "-", "--", "n.a.", "NaT", "nat", "<NA>")  # fmt: skip
+# Signs of numbers beside those of ASCII. Spaces that keep digits together become no-break spaces,
+# and so does the Arabic sign between thousands. Marks that nobody sees are left out.
+_SIGNS = str.maketrans(
+    dict.fromkeys("−－﹣‐‑‒–", "-")
+    | dict.fromkeys("\u2007\u2009\u202f٬", "\xa0")
+    | dict.fromkeys([0xAD, 0x61C, *range(0x200B, 0x2010), *range(0x202A, 0x202F)])
+    | dict.fromkeys([*range(0x2060, 0x2070), 0xFEFF])
+    | {"＋": "+", "﹢": "+", "．": ".", "，": ",", "ｅ": "e", "Ｅ": "e"}
+)
+_GROUPED = re.compile(r"[-+]?\d{1,3}(\xa0\d{3})+(\.\d*)?$")
+# Between thousands, and around a number. They are not read: they may be part of a code.
+_SEPARATOR, _UNITS = re.compile(r"(?<=\d)[\s'’_.,](?=\d{3}(?!\d))"), "$€£¥%‰ \xa0"
+
+
+def plain(text: str) -> str:
+    """A text with the signs of numbers as ASCII has them, without invisible marks and space."""
+    return text.translate(_SIGNS).strip()
+
+
+def number_of(text: str, decimal: str = ".") -> float | None:
+    """The number that a text reads as, or None; ``decimal`` is the sign before decimals.
+
+    Digits and signs of any script are read, and no-break spaces between groups of three digits.
+
+    >>> number_of(" 1e3 "), number_of("−１２"), number_of("٣٫٥"), number_of("1\\xa0234")
+    (1000.0, -12.0, 3.5, 1234.0)
+    >>> number_of("1_000"), number_of("12 km"), number_of("1 234"), number_of("5²")
+    (None, None, None, None)
+    >>> number_of("1,5", ","), number_of("1.5", ","), number_of("1,5")
+    (1.5, None, None)
+    """
+    text = plain(text)
+    if decimal != ".":
+        text = text.replace(".", "_").replace(decimal, ".")
+    text = text.replace("٫", ".")  # the Arabic decimal sign, which means nothing else
+    if _GROUPED.match(text):
+        text = text.replace("\xa0", "")
+    try:
+        return None if "_" in text else float(text)
+    except ValueError:
+        return None
+
+
+def reads_as_number(text: str, decimal: str = ".") -> bool:
+    """Whether a text reads as a number; ``decimal`` is the sign before decimals."""
+    return number_of(text, decimal) is not None
+
+
+def numbers_in(
+    values: pa.ChunkedArray, decimal: str, missing: Collection[str]
+) -> np.ndarray | None:
+    """The numbers in a column of text, NaN where one is missing; None if other text is there."""
+    codes, texts = text_codes(values)
+    numbers: list[float] = []
+    for text in texts:
+        number = None if text is None else number_of(text, decimal)
+        if number is None and text is not None and plain(text) not in missing:
+            return None
+        numbers.append(np.nan if number is None else number)
+    return np.array([*numbers, np.nan])[codes]  # the code −1, of a missing value, takes the last
+
+
+def looks_like_a_number(text: str) -> bool:
+    """Whether a text is a number but for signs between thousands, of a currency or of percent."""
+    bare = _SEPARATOR.sub("", plain(text)).strip(_UNITS)
+    return reads_as_number(bare) or reads_as_number(bare, ",")

@@ -1,0 +1,190 @@
+"""The account of a run's errors beside those of controls, and the base class of accounts."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from jboost.reports.seasons import Season, seasons_of
+from jboost.reports.spans import Spans, as_text, from_text
+from jboost.running.blocks import Block
+
+Curves = tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]
+
+WINDOW = 1000  # targets that count as "lately"
+
+
+class Account:
+    """Base class of accounts. A checkpoint stores its argument, its ``arrays`` and its spans."""
+
+    argument: ClassVar[tuple[str, Callable[[Any], Any]]]  # of the constructor: its name and type
+    arrays: ClassVar[dict[str, tuple[int, ...]]] = {}  # the shapes of the arrays, by name
+    spans: Spans
+
+    def __init__(self, argument: Any, /): ...
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the account as JSON can hold it."""
+        arrays = {name: as_text(getattr(self, name)) for name in self.arrays}
+        name = self.argument[0]
+        return {name: getattr(self, name), **arrays, "spans": self.spans.as_dict()}
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Self:
+        """Return the account that :meth:`as_dict` described."""
+        name, kind = cls.argument
+        account = cls(kind(saved[name]))
+        for name, shape in cls.arrays.items():
+            setattr(account, name, from_text(saved[name]).reshape(shape))
+        account.spans = Spans.from_dict(saved["spans"])
+        return account
+
+
+class Tally(Account):
+    """Errors of a model's predictions, and of controls that do not look at x.
+
+    The controls are those of :mod:`jboost.baselines`: the mean of all targets so far, and the
+    target before. Both predict 0 before the first target. Where the rows have times at a regular
+    ``step``, in microseconds, the target of a day, a week or a year before is one more, and the
+    target before stands in for it where there is none. ``name`` is what the model is called.
+
+    >>> tally = Tally("mine")
+    >>> d = np.array([1.0, 3.0, np.nan, 2.0])
+    >>> tally.add(Block(0, d, np.array([1.0, 1.0, 9.0, 1.0]), skipped=np.isnan(d)))
+    >>> tally.mse
+    {'mine': 1.666..., 'running mean': 1.666..., 'last value': 2.0}
+    """
+
+    argument = ("name", str)
+    arrays: ClassVar = {
+        "targets": (2,), "errors": (-1,), "sizes": (-1,), "recent": (-1,), "latest": (1,)
+    }  # fmt: skip
+
+    def __init__(self, name: str, step: int = 0):
+        self.name, self.step = name, step
+        self.targets = np.zeros(2)  # the sum of the targets, and the last of them
+        self.recent = np.zeros(0)  # the model's last squared errors
+        self.seasons = {season: Season.empty(n) for season, n in seasons_of(step).items()}
+        # Sums over time, of the model and the controls: of squared errors, and of their sizes.
+        self.errors, self.sizes = np.zeros(len(self.names)), np.zeros(len(self.names))
+        self.spans = Spans(len(self.names))  # the squared errors of the model and the controls
+        self.times = Spans(1)  # when the rows of the same spans were, in seconds since 1970
+        self.latest = np.array([-np.inf])  # the latest time so far, likewise
+        self.back = 0  # how many rows came after a row of a later time
+
+    @property
+    def names(self) -> list[str]:
+        """What the model and the controls are called."""
+        seasonal = [f"seasonal last value, {season}" for season in self.seasons]
+        return [self.name, "running mean", "last value", *seasonal]
+
+    @property
+    def scored(self) -> int:
+        """How many predictions had a usable target."""
+        return self.spans.rows
+
+    @property
+    def mse(self) -> dict[str, float]:
+        """The mean squared error so far, by name; NaN before the first target."""
+        means = self.errors / (self.scored or np.nan)
+        return dict(zip(self.names, means.tolist(), strict=True))
+
+    @property
+    def mae(self) -> dict[str, float]:
+        """The mean size of the errors so far, by name; NaN before the first target."""
+        means = self.sizes / (self.scored or np.nan)
+        return dict(zip(self.names, means.tolist(), strict=True))
+
+    @property
+    def lately(self) -> float:
+        """The model's mean squared error over the last 1000 targets; NaN before the first."""
+        return float(self.recent.mean()) if len(self.recent) else float("nan")
+
+    @property
+    def when(self) -> np.ndarray | None:
+        """(k,) the mean times of the spans of :meth:`curves`; None if they are not in order."""
+        seconds = self.times.over_time()[1][:, 0]
+        ordered = len(seconds) > 1 and np.isfinite(seconds).all() and (np.diff(seconds) > 0).all()
+        return (seconds * 1e6).astype("datetime64[us]") if ordered else None
+
+    def add(self, block: Block, instants: np.ndarray | None = None) -> None:
+        """Count a block, whose rows may have times, as datetime64[us]."""
+        d = block.targets[block.scored].astype(np.float64)
+        if instants is not None:
+            self._count_back(instants)
+            instants = instants[block.scored]
+        if not len(d):
+            return
+        # Sums are taken row by row, so that no bit depends on how the stream was cut.
+        target_sums = np.cumsum(np.append(self.targets[0], d))
+        counts = np.arange(self.scored, self.scored + len(d))
+        means = target_sums[:-1] / np.maximum(counts, 1)
+        before = np.append(self.targets[1], d[:-1])
+        prediction = block.prediction[block.scored].astype(np.float64)
+        estimates = np.column_stack(
+            [prediction, means, before, *self._seasonal(d, before, instants)]
+        )
+        gaps = np.abs(estimates - d[:, None])
+        errors = gaps**2
+        self.targets = np.array([target_sums[-1], d[-1]])
+        self.errors = np.cumsum(np.vstack([self.errors, errors]), axis=0)[-1]
+        self.sizes = np.cumsum(np.vstack([self.sizes, gaps]), axis=0)[-1]
+        self.recent = np.concatenate([self.recent, errors[:, 0]])[-WINDOW:]
+        self.spans.add(errors)
+        self.times.add(seconds_of(instants, len(d))[:, None])
+
+    def as_dict(self) -> dict[str, Any]:
+        seasons = {season: account.as_dict() for season, account in self.seasons.items()}
+        more = {"step": self.step, "back": self.back, "seasons": seasons}
+        return super().as_dict() | more | {"times": self.times.as_dict()}
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Self:
+        tally = super().from_dict(saved)
+        tally.step, tally.back = int(saved["step"]), int(saved["back"])
+        tally.times = Spans.from_dict(saved["times"])
+        tally.seasons = {
+            season: Season.from_dict(account) for season, account in saved["seasons"].items()
+        }
+        if not len(tally.errors) == len(tally.sizes) == len(tally.names):
+            raise ValueError("the sums are of other controls")
+        return tally
+
+    def _count_back(self, instants: np.ndarray) -> None:
+        seconds = seconds_of(instants, len(instants))
+        seconds = seconds[np.isfinite(seconds)]
+        latest = np.maximum.accumulate(np.append(self.latest, seconds))
+        self.back += int((seconds < latest[:-1]).sum())
+        self.latest = latest[-1:]
+
+    def _seasonal(
+        self, d: np.ndarray, before: np.ndarray, instants: np.ndarray | None
+    ) -> list[np.ndarray]:
+        """Return the estimates of the seasonal controls."""
+        if instants is None:
+            return [before for _ in self.seasons]
+        there, made = ~np.isnat(instants), []
+        slots = np.floor_divide(instants[there].astype(np.int64) + self.step // 2, self.step or 1)
+        for name, season in self.seasons.items():
+            estimate = before.copy()
+            self.seasons[name], estimate[there] = season.after(slots, d[there], before[there])
+            made.append(estimate)
+        return made
+
+    def curves(self) -> Curves:
+        """Return (k,) numbers of targets at which spans of the stream end, and two dictionaries.
+
+        These hold, by the names of the model and the controls, the (k,) mean squared errors over
+        all targets until there and those of each span.
+        """
+        ends, within = self.spans.over_time()
+        so_far = np.cumsum(within * np.diff(ends, prepend=0)[:, None], axis=0) / ends[:, None]
+        so_far, within = (dict(zip(self.names, each.T, strict=True)) for each in (so_far, within))
+        return ends, so_far, within
+
+
+def seconds_of(instants: np.ndarray | None, rows: int) -> np.ndarray:
+    """Return times in seconds since 1970, NaN where there is none."""
+    if instants is None:
+        return np.full(rows, np.nan)
+    return np.where(np.isnat(instants), np.nan, instants.astype(np.int64) / 1e6)

@@ -1,0 +1,188 @@
+"""Dates and times are recognised, read in 64 bits, and become cycles and elapsed time."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jboost as jb
+from jboost.files import sources, times
+from jboost.files.columns import Columns, DataError
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+HOURS = [datetime.datetime(2012, 12, 28, 7) + datetime.timedelta(hours=i) for i in range(200)]
+
+
+def by_hand(time: datetime.datetime, first: datetime.datetime) -> list[float]:
+    """The columns of a time, from the calendar's own words and not from counts since 1970."""
+    day = (time.hour + time.minute / 60 + time.second / 3600) / 24
+    week = (time.weekday() + day) / 7
+    since = (time - datetime.datetime(1970, 1, 1)) / datetime.timedelta(days=365.2425)
+    made = []
+    for phase, count in ((day, 4), (week, 3), (since, 2)):
+        for k in range(1, count + 1):
+            made += [np.cos(2 * np.pi * k * phase), np.sin(2 * np.pi * k * phase)]
+    return [*made, (time - first) / datetime.timedelta(days=1)]
+
+
+EXPECTED = np.array([by_hand(time, HOURS[0]) for time in HOURS])
+
+
+def csv(form: str) -> str:
+    lines = [f"{time.strftime(form)};{i % 5};{i}" for i, time in enumerate(HOURS)]
+    return "\n".join(["when;a;y", *lines, ""])
+
+
+def read(folder: Path, text: str, **options: Any) -> Any:
+    (folder / "data.csv").write_text(text)
+    return sources.read(folder / "data.csv", "y", delimiter=";", **options)
+
+
+def inputs(source: Any) -> np.ndarray:
+    return np.concatenate([x for x, _ in source])
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d %H:%M:%S+00:00",
+     "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%d-%m-%Y %H:%M", "%Y/%m/%d %H:%M",
+     "%d/%m/%y %H:%M", "%d %b %Y %H:%M", "%b %d, %Y %I:%M %p", "%d.%m.%Y, %H:%M"],
+)  # fmt: skip
+def test_the_common_orders_are_recognised(tmp_path: Path, form: str) -> None:
+    source = read(tmp_path, csv(form))
+    assert source.columns.time.name == "when" and source.columns.step == 3_600_000_000
+    np.testing.assert_allclose(inputs(source)[:, :-1], EXPECTED, atol=2e-6)
+    (block,) = source.labelled(0)
+    assert block.labels.columns["when"][7].as_py() == HOURS[7].strftime(form)  # as it was written
+    np.testing.assert_array_equal(block.labels.instants, np.array(HOURS, "datetime64[us]"))
+    described = Columns.from_dict(source.columns.as_dict())
+    assert described == source.columns
+    again = sources.read(tmp_path / "data.csv", columns=described, delimiter=";")
+    np.testing.assert_array_equal(inputs(again), inputs(source))
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_counts_since_1970_are_split_in_64_bits(tmp_path: Path, unit: str) -> None:
+    counts = np.array(HOURS, f"datetime64[{unit}]").astype(np.int64)
+    text = "\n".join(["epoch;a;y", *(f"{c};{i % 5};{i}" for i, c in enumerate(counts))])
+    source = read(tmp_path, text)
+    assert source.columns.inputs[0].format == unit
+    np.testing.assert_allclose(inputs(source)[:, :-1], EXPECTED, atol=2e-6)
+    numbers = read(tmp_path, text.replace("epoch", "count"))
+    assert numbers.columns.time is None  # numbers of another name are numbers
+    named = read(tmp_path, text.replace("epoch", "count"), time="count")
+    np.testing.assert_allclose(inputs(named)[:, :-1], EXPECTED, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "zoned", "pandas", "polars", "rows", "text"])
+def test_types_of_arrow_pandas_and_polars(tmp_path: Path, kind: str) -> None:
+    numbers = {"a": [i % 5 for i in range(200)], "y": [float(i) for i in range(200)]}
+    data: Any
+    match kind:
+        case "pandas":
+            data = pytest.importorskip("pandas").DataFrame({"when": HOURS} | numbers)
+        case "polars":
+            data = pytest.importorskip("polars").DataFrame({"when": HOURS} | numbers)
+        case "rows":
+            data = [{"when": t, "a": i % 5, "y": float(i)} for i, t in enumerate(HOURS)]
+        case "text":
+            data = pa.table({"when": [t.isoformat() for t in HOURS]} | numbers)
+        case _:
+            zone = "UTC" if kind == "zoned" else None
+            data = tmp_path / "data.parquet"
+            times_of = pa.array(HOURS, pa.timestamp("ms", zone))
+            pq.write_table(pa.table({"when": times_of} | numbers), data)
+    np.testing.assert_allclose(inputs(sources.read(data, "y"))[:, :-1], EXPECTED, atol=2e-6)
+
+
+def test_a_zone_moves_the_clock_and_not_the_time(tmp_path: Path) -> None:
+    source = read(tmp_path, csv("%Y-%m-%dT%H:%M:%SZ"), time_zone="Asia/Tokyo")
+    later = datetime.timedelta(hours=9)
+    x = inputs(source)
+    expected = np.array([by_hand(time + later, HOURS[0] + later) for time in HOURS])
+    np.testing.assert_allclose(x[:, :-1], expected, atol=2e-6)
+    (block,) = source.labelled(0)
+    np.testing.assert_array_equal(block.labels.instants, np.array(HOURS, "datetime64[us]"))
+    with pytest.raises(DataError, match="'Mars/Dome' is no time zone"):
+        list(read(tmp_path, csv("%Y-%m-%dT%H:%M:%SZ"), time_zone="Mars/Dome"))
+
+
+def test_a_date_on_many_rows_labels_and_gives_no_frequency(tmp_path: Path) -> None:
+    source = read(tmp_path, csv("%Y-%m-%d"))
+    (column, _), columns = source.columns.inputs, source.columns
+    assert column.cycles == ("week", "year", "elapsed") and columns.step == 0
+    assert columns.time.name == "when"
+
+
+def test_a_time_of_day_is_a_cycle_of_the_day(tmp_path: Path) -> None:
+    text = csv("%d/%m/%Y;%H:%M:%S").replace("when;", "date;clock;")
+    source = read(tmp_path, text)
+    assert [c.cycles for c in source.columns.inputs[:2]] == [("week", "year", "elapsed"), ("day",)]
+    assert source.columns.time.name == "date"
+    np.testing.assert_allclose(inputs(source)[:, 11:19], EXPECTED[:, :8], atol=2e-6)
+
+
+def test_an_unclear_order_asks_for_the_format(tmp_path: Path) -> None:
+    text = "when;y\n03/05/2012;1\n01/05/2012;2\n02/05/2012;3\n"
+    with pytest.raises(DataError, match="unclear order; pass --date-format '%d/%m/%Y' or"):
+        read(tmp_path, text)
+    source = read(tmp_path, text, date_format="%d/%m/%Y")
+    (block,) = source.labelled(0)
+    assert str(block.labels.instants[0])[:10] == "2012-05-03"
+    ordered = read(tmp_path, "when;y\n01/02/2012;1\n02/02/2012;2\n01/03/2012;3\n")
+    assert ordered.columns.time.format == "%d/%m/%Y"  # the other way, time would go back
+
+
+def test_what_is_no_time_is_named_with_its_line(tmp_path: Path) -> None:
+    text = csv("%d/%m/%Y %H:%M") + "soon;1;2\n;1;3\n"
+    with pytest.raises(DataError, match=r"line 202: 'soon' .* no time like %d/%m/%Y %H:%M"):
+        list(read(tmp_path, text))
+    x = inputs(read(tmp_path, text, bad_rows="skip"))
+    assert np.isnan(x[-2]).all() and np.isnan(x[-1, 0]) and x[-1, -1] == 1
+    with pytest.raises(DataError, match="no times are found in the column 'a'"):
+        read(tmp_path, text, time="a")
+
+
+def test_a_user_may_drop_the_time_and_keep_it_as_a_label(tmp_path: Path) -> None:
+    text = csv("%Y-%m-%d %H:%M").replace("when;", "id;when;", 1).replace("\n2", "\nx;2")
+    source = read(tmp_path, text, time="when", drop=["when"], ids=["id"])
+    assert source.columns.names == ["a"] and source.columns.labels == ["when", "id"]
+    (block,) = source.labelled(0)
+    assert block.labels.columns["id"][3].as_py() == "x"
+    np.testing.assert_array_equal(block.labels.instants, np.array(HOURS, "datetime64[us]"))
+
+
+def test_steps_and_texts_of_times() -> None:
+    hours = np.array(HOURS, "datetime64[us]")
+    assert times.step_between(hours) == 3_600_000_000
+    assert times.step_between(np.repeat(hours, 2)) == 0
+    assert times.step_between(hours[:1]) == 0
+    wild = hours[np.random.default_rng(0).integers(0, 200, 200)]
+    assert times.step_between(wild) == 0
+
+
+def test_calendar_makes_the_columns_of_the_command() -> None:
+    hours = np.arange(200, dtype=np.float32)[:, None]
+    calendar = jb.Calendar(unit="hours", origin="2012-12-28T07:00")
+    made = np.stack([calendar.apply((), x) for x in hours[::17]])
+    np.testing.assert_allclose(made, EXPECTED[::17], atol=5e-6)
+    years = jb.Calendar(unit="minutes", origin="2012-12-28T07:00", cycles=("day",))
+    late = years.apply((), np.float32([2**23 + 61]))  # sixteen years later, to the minute
+    minute = (7 * 60 + (2**23 + 61)) % 1440
+    assert float(late[0]) == pytest.approx(np.cos(2 * np.pi * minute / 1440), abs=2e-6)
+    assert np.isnan(np.asarray(calendar.apply((), np.float32([np.nan])))).all()
+    for wrong, message in [
+        ({"unit": "fortnights"}, "unit must be one of"),
+        ({"origin": "soon"}, "origin must be a date in ISO 8601"),
+        ({"cycles": ()}, "cycles must be a tuple of some of day, week"),
+        ({"column": -1}, "column must be"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=message):
+            jb.Calendar(**wrong)
+    with pytest.raises(ValueError, match="column must be below 1"):
+        jb.Calendar(column=3).apply((), np.float32([0.0]))

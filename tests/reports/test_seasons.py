@@ -1,0 +1,77 @@
+"""The seasonal control, against a dictionary of times."""
+
+import numpy as np
+import pytest
+
+from jboost.reports.seasons import Season, seasons_of
+from jboost.reports.tally import Tally
+from jboost.running.blocks import Block
+
+HOUR = 3_600_000_000
+
+
+def by_hand(slots, answers, rows):
+    """Row by row, with a dictionary of the last answers by their time."""
+    found, known, latest = [], {}, None
+    for slot, answer in zip(slots.tolist(), answers.tolist(), strict=True):
+        recent = latest is None or slot - rows >= latest - rows
+        found.append(known.get(slot - rows, np.nan) if recent else np.nan)
+        known[slot] = answer
+        latest = slot if latest is None else max(latest, slot)
+    return found
+
+
+@pytest.mark.parametrize("order", ["regular", "gaps", "repeats"])
+def test_a_season_before(order):
+    rng = np.random.default_rng(0)
+    slots = np.arange(300)
+    if order == "gaps":
+        slots = np.sort(rng.choice(600, 300, replace=False))
+    elif order == "repeats":
+        slots = np.sort(rng.integers(0, 200, 300))
+    answers = rng.normal(size=300)
+    expected = by_hand(slots, answers, 24)
+    for cuts in ([300], [1] * 300, [7, 100, 193]):
+        season, found, start = Season.empty(24), [], 0
+        for n in cuts:
+            rows = slice(start, start + n)
+            nothing = np.full(n, np.nan)
+            season, made = season.after(slots[rows], answers[rows], nothing)
+            season = Season.from_dict(season.as_dict())
+            found += made.tolist()
+            start += n
+        np.testing.assert_array_equal(found, expected)
+        assert len(season.slots) <= 25
+
+
+def test_an_answer_of_later_is_never_known():
+    slots = np.array([0, 24, 48, 24, 72, 30])
+    _, found = Season.empty(24).after(slots, np.arange(6.0), np.full(6, -1.0))
+    assert found.tolist() == [-1, 0, 1, -1, 2, -1]
+
+
+def test_the_seasons_of_a_step():
+    assert seasons_of(HOUR) == {"a day": 24, "a week": 168}
+    assert seasons_of(24 * HOUR) == {"a week": 7, "a year": 365}
+    assert seasons_of(HOUR // 3600) == {} == seasons_of(0)
+
+
+def test_a_tally_with_times_does_not_depend_on_the_cut():
+    rng = np.random.default_rng(0)
+    d, p = rng.normal(size=(2, 500))
+    times = np.datetime64("2024-01-01", "us") + np.arange(500) * np.timedelta64(HOUR, "us")
+    times[100] = np.datetime64("NaT")
+    kept = []
+    for cuts in ([500], [1] * 500, [3, 250, 247]):
+        tally, start = Tally("mine", HOUR), 0
+        for n in cuts:
+            rows = slice(start, start + n)
+            block = Block(start, d[rows], p[rows], np.zeros(n, bool))
+            tally.add(block, times[rows])
+            tally = Tally.from_dict(tally.as_dict())
+            start += n
+        kept.append(tally.as_dict())
+    assert kept[0] == kept[1] == kept[2]
+    assert tally.mae["mine"] == pytest.approx(np.mean(np.abs(d - p)))
+    when = tally.when
+    assert when is None or (np.diff(when) > np.timedelta64(0)).all()
