@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 POINTS = 80  # points of a curve that the JSON has
+BLOCKS = 20  # consecutive blocks of a stream, whose errors tell how far chance reaches
 Curve = NDArray[np.float64]
 
 
@@ -36,3 +37,23 @@ def spread(values: ArrayLike) -> dict[str, float]:
     values = np.asarray(values, np.float64)
     deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     return {"mean": float(values.mean()), "sd": deviation, "n": len(values)}
+
+
+def gain(
+    mine: ArrayLike, theirs: ArrayLike, ds: ArrayLike, *, trials: bool = False
+) -> dict[str, float]:
+    """How much lower the MSE of ``mine`` is than that of ``theirs``, and the spread of that.
+
+    All have runs along axis 0 and time along axis 1. With ``trials`` every run has a stream of its
+    own, and ``error`` is the standard error of the gain over them. Otherwise all runs share one
+    stream: ``error`` joins the standard error over BLOCKS consecutive blocks of that stream with
+    the one over the runs, which differ by their keys.
+    """
+    a, b, d = (np.asarray(v, np.float64) for v in (theirs, mine, ds))
+    difference = np.square(a - d) - np.square(b - d)
+    runs = difference.mean(axis=1)
+    variance = runs.var(ddof=1) / len(runs) if len(runs) > 1 else 0.0
+    if not trials:
+        blocks = np.array([part.mean() for part in np.array_split(difference.mean(axis=0), BLOCKS)])
+        variance += blocks.var(ddof=1) / BLOCKS
+    return {"mean": float(runs.mean()), "error": float(np.sqrt(variance))}

@@ -1,0 +1,233 @@
+"""Boosted trees: the extension to "tree-based piecewise linear" learners that the abstract names.
+
+The learner is ``PiecewiseLinear(depth, Newton(β))``, with the β that is best for one tree. Boosted
+trees are compared with one such tree, with independent trees (c = 0), with one tree of at least as
+many leaves, and with the best single tree that takes no more time. The streams are three draws of
+the piecewise stream in the paper's commented-out lines, and the first rows of the sets of Table 1.
+
+σ_m² is swept as multiples of one tree's MSE. Beside the best of them stands σ_m² = half of that
+MSE, which nobody tuned. The figure shows the error against the time of a step.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+
+import jboost as jb
+from experiments.paper.protocol import combine, combiners
+from experiments.shared import data
+from experiments.shared.errors import ase, gain, spread
+from experiments.shared.experiment import Experiment
+from experiments.shared.figures import dress, style
+from jboost import plots
+from jboost.core import Learner
+from jboost.paper import datasets
+
+FORGETTING = (0.98, 0.99, 0.995, 0.999, 0.9999, 1.0)
+MULTIPLES = (0.1, 0.3, 0.5, 1.0, 2.0)
+UNTUNED = 0.5
+MODES = {"WU": jb.Weighted(), "DR": jb.DataReuse(5), "RU": jb.RandomUpdate()}
+COMBINERS = ("forward RLS", "uniform")
+KEYS = 3
+DRAWN = ("piecewise, draw 0", "kin8nm", "california")
+
+
+class Size(NamedTuple):
+    """How much of the experiment a stream can afford."""
+
+    rows: int | None
+    depths: tuple[int, ...] = (2, 4)  # of boosted trees
+    counts: tuple[int, ...] = (5, 20)  # of trees in a booster
+    singles: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8, 9)  # depths of one tree
+    multiples: tuple[float, ...] = MULTIPLES
+
+
+USUAL = Size(8192)
+SIZES = {
+    "compactiv": Size(8192, counts=(5,), singles=(1, 2, 3, 4, 5, 6, 7)),
+    "onp": Size(4000, (2,), (5,), (1, 2, 3, 4, 5), (UNTUNED,)),
+    "ypmsd": Size(2000, (2,), (5,), (1, 2, 3, 4), (UNTUNED,)),
+}
+QUICK = Size(400, (2,), (5,), (1, 2, 5), (UNTUNED,))
+
+
+def stream(name: str, rows: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """The inputs and targets of a stream in float32, without the constant, which a tree has."""
+    if name.startswith("piecewise"):
+        xs, ds = jb.streams.piecewise(jax.random.key(int(name[-1])), rows or 20_000)
+    else:
+        xs, ds = data.scaled(name, rows)
+    return np.asarray(xs, np.float32)[:, :-1], np.asarray(ds, np.float32)
+
+
+def estimates(state: Any, info: Any) -> Any:
+    """Observe the estimates of all trees."""
+    del state
+    return info.y
+
+
+class OneStream:
+    """All models on one stream."""
+
+    def __init__(self, name: str, size: Size) -> None:
+        self.size = size
+        self.xs, self.ds = stream(name, size.rows)
+        self.combiners = {c: k for c, k in combiners(literal=False).items() if c in COMBINERS}
+
+    def mse(self, prediction: np.ndarray) -> float:
+        return float(ase(prediction, self.ds)[..., -1].mean())
+
+    def predict(self, model: Learner) -> np.ndarray:
+        return np.asarray(jb.run(model, self.xs, self.ds, jax.random.key(0))[1].prediction)
+
+    def clock(self, model: Learner) -> float:
+        """Microseconds a step of the fastest of three runs, without compilation."""
+        best = math.inf
+        for _ in range(4):  # the first compiles
+            start = time.perf_counter()
+            self.predict(model)
+            best = min(best, time.perf_counter() - start)
+        return 1e6 * best / len(self.ds)
+
+    def run(self) -> dict[str, Any]:
+        """The single trees, the independent ones and the boosted ones."""
+        some = self.size.singles[len(self.size.singles) // 2]
+        errors = {
+            b: self.mse(self.predict(jb.PiecewiseLinear(some, jb.Newton(b)))) for b in FORGETTING
+        }
+        self.learner = jb.Newton(min(errors, key=lambda b: errors[b]))
+        self.alone, single = {}, {}
+        for depth in self.size.singles:
+            tree = jb.PiecewiseLinear(depth, self.learner)
+            self.alone[depth] = self.predict(tree)
+            single[depth] = {"mse": self.mse(self.alone[depth]), "microseconds": self.clock(tree)}
+        boosted = {
+            f"{mode}, depth {depth}": self.boosted(mode, depth, single)
+            for depth in self.size.depths
+            for mode in MODES
+        }
+        return {
+            "T": len(self.ds),
+            "features": self.xs.shape[1],
+            "forgetting": self.learner.forgetting,
+            "grid": {f"{b:g}": error for b, error in errors.items()},
+            "single": single,
+            "boosted": boosted,
+        }
+
+    def chain(self, mode: str, depth: int, target: float, key: int, dependence: float) -> Array:
+        """The estimates (T, m) of the largest number of trees; the first of them are a chain."""
+        model = jb.boost(
+            jb.PiecewiseLinear(depth, self.learner),
+            max(self.size.counts),
+            target_mse=target,
+            dependence=dependence,
+            mode=MODES[mode],
+        )
+        run = jb.run(model, self.xs, self.ds, jax.random.key(key), observe=estimates)
+        return run[1].observed
+
+    def boosted(self, mode: str, depth: int, single: dict[int, Any]) -> dict[str, Any]:
+        """The record of one mode and depth, for each number of trees and combiner."""
+        base = single[depth]["mse"]
+        chains = {v: self.chain(mode, depth, v * base, 0, 1.0) for v in self.size.multiples}
+        keys = range(KEYS if mode == "RU" else 1)
+        untuned = np.stack(
+            [chains[UNTUNED], *(self.chain(mode, depth, UNTUNED * base, k, 1.0) for k in keys[1:])]
+        )
+        independent = np.asarray(self.chain(mode, depth, base, 0, 0.0))
+        record = {}
+        for m in self.size.counts:
+            model = jb.boost(jb.PiecewiseLinear(depth, self.learner), m, mode=MODES[mode],
+                             target_mse=UNTUNED * base)  # fmt: skip
+            spent = self.clock(model)
+            quick = {d: row["mse"] for d, row in single.items() if row["microseconds"] <= spent}
+            others = {
+                "one tree": depth,
+                "equal size": min(depth + math.ceil(math.log2(m)), max(single)),
+                "equal time": min(quick or {depth: 0}, key=lambda d: quick.get(d, 0.0)),
+            }
+            record[str(m)] = {"microseconds": spent, "others": others, "combiners": {}}
+            for name, combiner in self.combiners.items():
+                swept = {v: self.mse(self.mixed(combiner, y[None], m)) for v, y in chains.items()}
+                best = min(swept, key=lambda v: swept[v])
+                runs = self.mixed(combiner, untuned, m)
+                free = self.mixed(combiner, independent[None], m)
+                record[str(m)]["combiners"][name] = {
+                    "mse": spread(ase(runs, self.ds)[:, -1]),
+                    "gain": {
+                        what: gain(runs, self.alone[d][None], self.ds) for what, d in others.items()
+                    }
+                    | {"c = 0": gain(runs, free, self.ds)},
+                    "independent": self.mse(free),
+                    "best": {"multiple": best, "mse": swept[best]},
+                }
+        return record
+
+    def mixed(self, combiner: Learner, y: Any, m: int) -> np.ndarray:
+        """The predictions (n, T) of a combiner of the first m trees, from estimates (n, T, …)."""
+        repeated = np.broadcast_to(self.ds, (len(y), len(self.ds)))
+        return np.asarray(combine(combiner, y[..., :m], repeated))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    experiment = Experiment(__file__, __doc__, argv, double=False)
+    draws = [f"piecewise, draw {k}" for k in range(experiment.size(3, 1))]
+    names = list(datasets.names()) if not experiment.quick else ["kin8nm"]
+    origin = data.origin(names, quick=experiment.quick)
+
+    def work(name: str) -> dict[str, Any]:
+        size = QUICK if experiment.quick else SIZES.get(name, USUAL)
+        if name.startswith("piecewise") and not experiment.quick:
+            size = size._replace(rows=20_000)
+        limit = experiment.length
+        rows = min(size.rows or limit or 0, limit) if limit else size.rows
+        done = OneStream(name, size._replace(rows=rows)).run()
+        return {"stand_in": name in names and not data.is_real(name), **done}
+
+    settings = {
+        "forgetting": FORGETTING, "multiples": MULTIPLES, "untuned": UNTUNED, "max_reuse": 5,
+        "keys": KEYS, "dependence": 1.0, "data": origin,
+    }  # fmt: skip
+    items = [*draws, *sorted(names, key=lambda name: name in SIZES)]
+    done = experiment.each(experiment.kept(work, settings), items, workers=1)  # they are timed
+    results = dict(zip(items, done, strict=True))
+    experiment.write(settings, results)
+    experiment.save(figure({name: results[name] for name in DRAWN if name in results}))
+
+
+def figure(streams: dict[str, Any], combiner: str = COMBINERS[0]) -> Any:
+    """MSE against the time of a step: single trees as a line, boosted ones as points."""
+    fig, axes = plots.grid(1, len(streams), width=4.6, height=3.8)
+    for j, (name, block) in enumerate(streams.items()):
+        ax, rows = axes[0, j], list(block["single"].values())
+        line = [row["microseconds"] for row in rows], [row["mse"] for row in rows]
+        ax.plot(*line, label="one tree, by depth", **style(0, markers=True))
+        for depth, row in block["single"].items():
+            at = (row["microseconds"], row["mse"])
+            ax.annotate(depth, at, xytext=(3, 4), textcoords="offset points", fontsize=7)
+        marks = {"WU": "s", "DR": "^", "RU": "D"}
+        for i, depth in enumerate((2, 4), start=1):
+            for mode, mark in marks.items():
+                entry = block["boosted"].get(f"{mode}, depth {depth}", {})
+                cells = [(row["microseconds"], row["combiners"][combiner]["mse"]["mean"])
+                         for row in entry.values()]  # fmt: skip
+                if cells:
+                    look = {"color": style(i)["color"], "marker": mark, "ls": ":", "lw": 0.8}
+                    ax.plot(*zip(*cells, strict=True), ms=5, label=f"{mode}, depth {depth}", **look)
+        ax.set_xscale("log")
+        title = datasets.SETS[name].title if name in datasets.SETS else name
+        title += " (STAND-IN)" if block["stand_in"] else ""
+        dress(ax, title, "µs a step", "MSE", ncols=1, handlelength=2)
+    return fig
+
+
+if __name__ == "__main__":
+    main()
