@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 # Each of these modules adds its claims to the ledger when it is imported.
-from experiments.paper import claims_streams, claims_table1, claims_theory  # noqa: F401
+from experiments.paper import (  # noqa: F401
+    claims_streams,
+    claims_table1,
+    claims_text,
+    claims_theory,
+)
 from experiments.paper.ledger import CLAIMS, Answer, Claim, Records
 
 

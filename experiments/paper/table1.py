@@ -47,9 +47,10 @@ from jboost.paper import datasets
 
 # The paper takes step and forgetting "to their optimal values" and names no range.
 STEPS = (1e-4, 3e-4, 1e-3, 2e-3, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2)
-FORGETTING = (0.5, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.97, 0.98, 0.985, 0.99, 0.995, 0.998, 0.999,
-              0.9995, 0.9998, 0.9999, 0.99999, 1.0)  # fmt: skip
-RIDGES = (1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 7.0, 10.0, 30.0, 100.0, 1e3, 1e4)
+FORGETTING = (0.8, 0.9, 0.95, 0.97, 0.98, 0.985, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9998, 0.9999,
+              0.99999, 1.0)  # fmt: skip
+RIDGES = (1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4)
+WIDER = (0.5, 0.6, 0.7, 0.75), (1e-6, 1e-5)  # more β and v, where the best is the smallest above
 # σ_m² over the single's MSE. Where the best of these is the last, larger ones follow.
 MULTIPLES = (0.0, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0, 8.0, 16.0, 32.0)
 LARGEST = 1e7
@@ -126,33 +127,42 @@ class OneSet:
     def best_single(self, name: str) -> tuple[Settings, dict[str, Any]]:
         """The settings with the least MSE on the stream, and the record of the search."""
         if name == "SGD":
-            grid = [(step, 1.0) for step in STEPS]
+            errors = self.single_errors(name, STEPS, (1.0,))
+            i, j = np.unravel_index(int(np.argmin(errors)), errors.shape)
+            first, second = STEPS[i], 1.0
+            text, found = f"μ {first:g}", {"μ": where(int(i), STEPS)}
+            best = {f"μ {step:g}": error for step, error in zip(STEPS, errors[:, 0], strict=True)}
         else:
-            grid = list(itertools.product(FORGETTING, RIDGES))
-        points = jnp.asarray(grid, self.dtype)
+            betas, ridges = FORGETTING, RIDGES
+            errors = self.single_errors(name, betas, ridges)
+            i, j = np.unravel_index(int(np.argmin(errors)), errors.shape)
+            if i == 0 or j == 0:
+                betas, ridges = WIDER[0] + betas, WIDER[1] + ridges
+                errors = self.single_errors(name, betas, ridges)
+                i, j = np.unravel_index(int(np.argmin(errors)), errors.shape)
+            first, second = betas[i], ridges[j]
+            text = f"β {first:g}, v {second:g}"
+            found = {"β": where(int(i), betas, high="β = 1"), "v": where(int(j), ridges)}
+            best = {f"β {b:g}": row.min() for b, row in zip(betas, errors, strict=True)}
+            best |= {f"v {v:g}": row.min() for v, row in zip(ridges, errors.T, strict=True)}
+        cell = {"mse": errors[i, j], "setting": text, "where": found, "grid": best}
+        return Settings(first, first, 0.0, 0.0, ridge=second), cell
+
+    def single_errors(
+        self, name: str, firsts: Sequence[float], seconds: Sequence[float]
+    ) -> np.ndarray:
+        """The MSE of a single learner at every pair of settings; inf where it is not finite."""
+        points = jnp.asarray(list(itertools.product(firsts, seconds)), self.dtype)
         errors = single_errors(name, points, self.xs, self.ds, literal=self.literal)
         errors = np.nan_to_num(np.asarray(errors, np.float64), nan=np.inf, posinf=np.inf)
-        at = int(np.argmin(errors))
-        first, second = grid[at]
-        if name == "SGD":
-            text, found = f"μ {first:g}", {"μ": where(at, STEPS)}
-            best = {f"μ {step:g}": error for step, error in zip(STEPS, errors, strict=True)}
-        else:
-            i, j = FORGETTING.index(first), RIDGES.index(second)
-            text = f"β {first:g}, v {second:g}"
-            found = {"β": where(i, FORGETTING, high="β = 1"), "v": where(j, RIDGES)}
-            table = errors.reshape(len(FORGETTING), len(RIDGES))
-            best = {f"β {b:g}": row.min() for b, row in zip(FORGETTING, table, strict=True)}
-            best |= {f"v {v:g}": row.min() for v, row in zip(RIDGES, table.T, strict=True)}
-        cell = {"mse": errors[at], "setting": text, "where": found, "grid": best}
-        return Settings(first, first, 0.0, 0.0, ridge=second), cell
+        return errors.reshape(len(firsts), len(seconds))
 
     def boosted(self, name: str, s: Settings, base: float, alone: np.ndarray) -> dict[str, Any]:
         """The best σ_m² for each combiner and, for random updates, the spread over the keys."""
         predictions: dict[str, list[np.ndarray]] = {c: [] for c in self.combiners}
         multiples: list[float] = []
         updates: list[float] = []
-        more = list(self.multiples)
+        more, errors = list(self.multiples), {}
         while more:
             for part in np.asarray(more).reshape(-1, KEYS):
                 y, work = self.batch(name, s, base * part, self.keys[jnp.zeros(KEYS, int)])
@@ -224,7 +234,7 @@ def run(experiment: Experiment, *, literal: bool) -> None:
     settings = {
         "models": "literal" if literal else "safe", "m": 20, "max_reuse": 5, "dependence": 1.0,
         "seed": 0, "keys": KEYS, "multiples": multiples, "steps": STEPS, "forgetting": FORGETTING,
-        "ridges": RIDGES, "data": origin,
+        "ridges": RIDGES, "wider": WIDER, "data": origin,
     }  # fmt: skip
 
     def work(name: str) -> dict[str, Any]:

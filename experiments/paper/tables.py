@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from experiments.paper import claims, defects
+from experiments.paper import claims, defects, report
+from experiments.paper import tables_further as further
 from experiments.paper.ledger import LETTERS
 from experiments.paper.protocol import (
     ALGORITHMS,
@@ -18,7 +19,10 @@ from experiments.paper.protocol import (
 from experiments.shared.markdown import Record, marked, number, run_line, short, table
 from jboost.paper.datasets import SETS
 
-SCRIPTS = ("stationary", "duffing", "weights", "parameters", "table1", "theory")
+SCRIPTS = (
+    *("stationary", "duffing", "weights", "parameters", "table1", "table1_literal", "theory"),
+    *("text_claims", "trees", "tree_family"),
+)
 
 
 def comparison(record: Record, reading: str, digits: int) -> str:
@@ -126,11 +130,11 @@ def table1_settings(record: Record) -> str:
         cells = block["cells"]
         multiples = [
             " ".join(
-                f"{cells[algorithm]['combiners'][combiner]['multiple']:g}" for algorithm in BOOSTED
+                multiple(cells[algorithm]["combiners"][combiner]) for algorithm in BOOSTED
             )
             for combiner in TABLED
         ]
-        best = [cells[single]["setting"] for single in SINGLE]
+        best = [setting(cells[single]) for single in SINGLE]
         rows.append(
             [title(name, block), f"{block['T']}", f"{block['features']}", *best, *multiples]
         )
@@ -138,6 +142,17 @@ def table1_settings(record: Record) -> str:
     data = record["settings"]["data"]
     line = run_line(record, "models", "m", "max_reuse", "dependence", "keys")
     return f"{line} Data: {data}.\n\n{table(head, rows)}"
+
+
+def multiple(cell: Record) -> str:
+    """The best σ_m² over the single learner's MSE; 0 and ∞ are the bounds of its range."""
+    return "∞" if cell["where"].endswith("∞") else f"{cell['multiple']:g}"
+
+
+def setting(cell: Record) -> str:
+    """The best settings of a single learner, with a warning where they are at a grid's edge."""
+    outside = [name for name, place in cell["where"].items() if place.startswith("edge")]
+    return cell["setting"] + (f" ({', '.join(outside)} AT THE EDGE)" if outside else "")
 
 
 def lemma1(record: Record) -> str:
@@ -262,7 +277,9 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
         "weights": weights(records["weights"]),
         "parameters": parameters(records["parameters"]),
         "table1 settings": table1_settings(records["table1"]),
-        "table1 NSGD": table1(records["table1"], "NSGD 0.01"),
+        "table1 literal settings": table1_settings(records["table1_literal"]),
+        "table1 ratios": further.ratios(records["table1"]),
+        "table1 literal ratios": further.ratios(records["table1_literal"]),
         "table1 uniform": table1(records["table1"], "uniform"),
         "table1 RLS": table1(records["table1"], "forward RLS"),
         "lemma 1": lemma1(theory),
@@ -270,6 +287,11 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
         "theorem 2": theorem2(theory),
         "regret": regret(theory),
         "costs": costs(theory),
+        "text": further.readings(records["text_claims"]),
+        "single trees": further.single_trees(records["trees"]),
+        "trees": further.trees(records["trees"]),
+        "tree family": further.family(records["tree_family"]),
         "claims": claims.table(records),
+        "report": report.text(records),
         "defects": defects.listing(theory["results"]),
     }

@@ -39,21 +39,32 @@ def spread(values: ArrayLike) -> dict[str, float]:
     return {"mean": float(values.mean()), "sd": deviation, "n": len(values)}
 
 
-def gain(
-    mine: ArrayLike, theirs: ArrayLike, ds: ArrayLike, *, trials: bool = False
-) -> dict[str, float]:
-    """How much lower the MSE of ``mine`` is than that of ``theirs``, and the spread of that.
+def cell(prediction: ArrayLike, ds: ArrayLike, *, trials: bool = False) -> dict[str, Any]:
+    """The MSE of some runs as :func:`spread` has it, with what :func:`compare` needs.
 
-    All have runs along axis 0 and time along axis 1. With ``trials`` every run has a stream of its
-    own, and ``error`` is the standard error of the gain over them. Otherwise all runs share one
-    stream: ``error`` joins the standard error over BLOCKS consecutive blocks of that stream with
-    the one over the runs, which differ by their keys.
+    With ``trials`` every run has a stream of its own; otherwise the runs share one stream and
+    differ by their keys. ``blocks`` are the MSE of groups of trials, or of consecutive blocks of
+    the stream.
     """
-    a, b, d = (np.asarray(v, np.float64) for v in (theirs, mine, ds))
-    difference = np.square(a - d) - np.square(b - d)
-    runs = difference.mean(axis=1)
-    variance = runs.var(ddof=1) / len(runs) if len(runs) > 1 else 0.0
-    if not trials:
-        blocks = np.array([part.mean() for part in np.array_split(difference.mean(axis=0), BLOCKS)])
-        variance += blocks.var(ddof=1) / BLOCKS
-    return {"mean": float(runs.mean()), "error": float(np.sqrt(variance))}
+    error = np.square(np.asarray(prediction, np.float64) - np.asarray(ds, np.float64))
+    parts = error.mean(axis=1) if trials else error.mean(axis=0)
+    blocks = [part.mean() for part in np.array_split(parts, min(BLOCKS, len(parts)))]
+    return {**spread(error.mean(axis=1)), "blocks": blocks, "of": "trials" if trials else "keys"}
+
+
+def compare(ours: dict[str, Any], theirs: dict[str, Any]) -> tuple[float, float]:
+    """How much lower our MSE is than theirs, from two cells, and the standard error of that.
+
+    The error is that over the blocks, where both models see the same samples. Keys add theirs.
+    """
+    difference = np.asarray(theirs["blocks"]) - np.asarray(ours["blocks"])
+    variance = difference.var(ddof=1) / len(difference) if len(difference) > 1 else np.inf
+    if ours["of"] == "keys":
+        variance += sum(side["sd"] ** 2 / side["n"] for side in (ours, theirs))
+    return theirs["mean"] - ours["mean"], float(np.sqrt(variance))
+
+
+def gain(mine: ArrayLike, theirs: ArrayLike, ds: ArrayLike) -> dict[str, float]:
+    """:func:`compare` on the predictions (n, T) of two models over one stream, for the record."""
+    difference, error = compare(cell(mine, ds), cell(theirs, ds))
+    return {"mean": difference, "error": error}
