@@ -129,9 +129,7 @@ def table1_settings(record: Record) -> str:
     for name, block in record["results"].items():
         cells = block["cells"]
         multiples = [
-            " ".join(
-                multiple(cells[algorithm]["combiners"][combiner]) for algorithm in BOOSTED
-            )
+            " ".join(multiple(cells[algorithm]["combiners"][combiner]) for algorithm in BOOSTED)
             for combiner in TABLED
         ]
         best = [setting(cells[single]) for single in SINGLE]
