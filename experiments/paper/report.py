@@ -45,9 +45,9 @@ at little cost for RU, proves bounds, and reports errors on two generated stream
 
 Two readings are run. *Literal* is the printed recursion in float64. *Safe* is the library's
 default, which differs from it in six points (the table at the top of `jboost/boosting/models.py`).
-The paper's combiner, normalised SGD, has a step μ_z that is nowhere given, so three are run: 0.1, 0.01
-and 0.001. An RLS combiner stands in commented-out lines; it is run in that form and in the forward
-form. The uniform mean is what the proofs are about.
+The paper's combiner, normalised SGD, has a step μ_z that is nowhere given, so three are run: 0.1,
+0.01 and 0.001. An RLS combiner stands in commented-out lines; it is run as it stands and in the
+forward form. The uniform mean is what the proofs are about.
 
 A difference counts where it exceeds twice its standard error. On the stationary stream that is over
 100 trials. Elsewhere it is over 20 consecutive blocks of the one stream, on which both models see
@@ -201,11 +201,13 @@ def trees(r: Records) -> str:
         f"![Error against time of one tree and of boosted trees](results/trees.png)\n\n"
         f"The catalogue has them as `bpl_wu`, `bpl_dr` and `bpl_ru`. The trees of the paper's "
         f"references are run too (`tree_family.py`): a context tree over a fixed partition "
-        f"(Kozat, Singer, Zeitler 2007), whose regret bound holds on {held} of {len(family)} runs, "
+        f"(Kozat, Singer, Zeitler, IEEE TSP 2007), whose regret bound holds on {held} of "
+        f"{len(family)} runs, "
         f"and the hard choice of one of N filters. `PiecewiseLinear`, which learns where to split "
         f"as the trees of Vanli and Kozat (2014) and of Khan do, has the lower error of the "
-        f"better of two memories on {wins} of {len(family)} streams. So it stays the library's tree, and the "
-        f"context tree an experiment."
+        f"better of two memories on {wins} of {len(family)} streams. So it stays the library's "
+        f"tree, and the context tree an experiment. (Vanli and Kozat, IEEE TSP 2014, "
+        f"arXiv:1311.6392; Vanli, Sayin and Kozat, arXiv:1401.6413, on incremental trees.)"
     )
 
 
@@ -236,7 +238,7 @@ def further(r: Records) -> str:
         f"* Data reuse with forward RLS on Duffing: {K}.\n"
         f"* A commented-out remark calls e “the error after the update”. The loss l then falls "
         f"along the chain as learners correct a sample. MSE before and after: "
-        f"{'. '.join(after)}. The transcription behind this differs from the library's literal models by at most "
-        f"{largest:.0e} in any estimate.\n\n"
+        f"{'. '.join(after)}. The transcription behind this differs from the library's literal "
+        f"models by at most {largest:.0e} in any estimate.\n\n"
         f"![Data reuse, weights at large c, mixtures](results/text_claims.png)"
     )

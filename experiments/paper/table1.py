@@ -228,6 +228,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(experiment: Experiment, *, literal: bool) -> None:
     """Every set under one reading, kept set by set, and the figure."""
     names = [name for name in datasets.names() if not experiment.quick or name in DRAWN[:2]]
+    names += [name for name in datasets.FURTHER if data.is_real(name) and not experiment.quick]
     origin = data.origin(names, quick=experiment.quick)
     rows = experiment.length or (1_000 if experiment.quick else None)
     multiples = (0.0, 0.7, 1.0, 1.5, 4.0) if experiment.quick else MULTIPLES
@@ -239,13 +240,12 @@ def run(experiment: Experiment, *, literal: bool) -> None:
 
     def work(name: str) -> dict[str, Any]:
         done = OneSet(name, *data.scaled(name, rows), multiples, literal=literal).run()
-        for algorithm, paper in zip(ALGORITHMS, TABLE1[name], strict=True):
+        for algorithm, paper in zip(ALGORITHMS, TABLE1.get(name, (None,) * 8), strict=True):
             done["cells"][algorithm]["paper"] = paper
         return {"stand_in": not data.is_real(name), **done}
 
-    longest = sorted(
-        names, key=lambda name: -datasets.SETS[name].rows * datasets.SETS[name].features
-    )
+    described = {**datasets.SETS, **datasets.FURTHER}
+    longest = sorted(names, key=lambda name: -described[name].rows * described[name].features)
     once = experiment.kept(work, settings)
     done = dict(zip(longest, experiment.each(once, longest), strict=True))
     sets = {name: done[name] for name in names}

@@ -17,7 +17,7 @@ from experiments.paper.protocol import (
     method,
 )
 from experiments.shared.markdown import Record, marked, number, run_line, short, table
-from jboost.paper.datasets import SETS
+from jboost.paper.datasets import FURTHER, SETS
 
 SCRIPTS = (
     *("stationary", "duffing", "weights", "parameters", "table1", "table1_literal", "theory"),
@@ -101,8 +101,8 @@ def parameters(record: Record) -> str:
 def table1(record: Record, combiner: str) -> str:
     """Our error, the paper's, and their ratio, for every set and algorithm under one combiner."""
     rows = []
-    for name, block in record["results"].items():
-        cells = []
+    for name in SETS:
+        block, cells = record["results"][name], []
         for algorithm in ALGORITHMS:
             cell = block["cells"][algorithm]
             paper = cell["paper"]
@@ -120,7 +120,7 @@ def table1(record: Record, combiner: str) -> str:
 
 def title(name: str, block: Record) -> str:
     """The name of a data set, marked where its data are a stand-in."""
-    return SETS[name].title + (" (STAND-IN)" if block["stand_in"] else "")
+    return {**SETS, **FURTHER}[name].title + (" (STAND-IN)" if block["stand_in"] else "")
 
 
 def table1_settings(record: Record) -> str:

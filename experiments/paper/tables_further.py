@@ -5,15 +5,16 @@ from __future__ import annotations
 from experiments.paper.ledger import significant
 from experiments.paper.protocol import BOOSTED, TABLED
 from experiments.shared.markdown import Record, number, run_line, table
-from jboost.paper.datasets import SETS
+from jboost.paper.datasets import FURTHER, SETS
 
 MARKS = {1: "−", 0: "", -1: "+"}  # the error is lower or higher by more than chance
 
 
 def title(name: str, block: Record) -> str:
     """The name of a stream or data set, marked where its data are a stand-in."""
-    known_title = SETS[name].title if name in SETS else name
-    return known_title + (" (STAND-IN)" if block.get("stand_in") else "")
+    described = {**SETS, **FURTHER}
+    text = described[name].title if name in described else name
+    return text + (" (STAND-IN)" if block.get("stand_in") else "")
 
 
 def ratios(record: Record) -> str:
