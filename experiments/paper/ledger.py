@@ -18,6 +18,10 @@ from experiments.paper.protocol import BOOSTED
 from experiments.shared.errors import compare
 
 Records = dict[str, Any]
+SCRIPTS = {
+    *("stationary", "duffing", "weights", "parameters", "table1", "table1_literal", "theory"),
+    *("text_claims", "trees", "tree_family"),
+}
 Answer = tuple[str, str]
 LETTERS = {"target_mse": "σ_m²", "dependence": "c", "m": "m"}
 READINGS = ("literal", "safe")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from experiments.paper import claims, defects, report
 from experiments.paper import tables_further as further
-from experiments.paper.ledger import LETTERS
+from experiments.paper.ledger import LETTERS, SCRIPTS
 from experiments.paper.protocol import (
     ALGORITHMS,
     BOOSTED,
@@ -18,11 +19,6 @@ from experiments.paper.protocol import (
 )
 from experiments.shared.markdown import Record, marked, number, run_line, short, table
 from jboost.paper.datasets import FURTHER, SETS
-
-SCRIPTS = (
-    *("stationary", "duffing", "weights", "parameters", "table1", "table1_literal", "theory"),
-    *("text_claims", "trees", "tree_family"),
-)
 
 
 def comparison(record: Record, reading: str, digits: int) -> str:
@@ -267,7 +263,10 @@ def costs(record: Record) -> str:
 
 def blocks(record: Callable[[str], Record]) -> dict[str, str]:
     """Every marked table of the paper's page by its name; ``record`` loads a script's JSON."""
-    records = {name: record(name) for name in SCRIPTS}
+    records = {}
+    for name in SCRIPTS:
+        with suppress(FileNotFoundError):  # a script without a record is named as such
+            records[name] = record(name)
     theory = records["theory"]
     return {
         "stationary": both_readings(records["stationary"], 5),
@@ -286,8 +285,7 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
         "regret": regret(theory),
         "costs": costs(theory),
         "text": further.readings(records["text_claims"]),
-        "single trees": further.single_trees(records["trees"]),
-        "trees": further.trees(records["trees"]),
+        "trees": further.trees(records.get("trees")),
         "tree family": further.family(records["tree_family"]),
         "claims": claims.table(records),
         "report": report.text(records),

@@ -37,7 +37,20 @@ def ratio(cell: Record) -> str:
     return f"{cell['ratio']:.4f} {MARKS[significant(gain['mean'], gain['error'])]}".strip()
 
 
-def trees(record: Record, combiner: str = "forward RLS") -> str:
+NOT_RECORDED = "There is no record of `trees.py` yet: `python experiments/paper/trees.py --record`."
+
+
+def trees(record: Record | None) -> str:
+    """All on boosted trees: the figure, the table of boosted trees, that of single ones."""
+    if record is None:
+        return NOT_RECORDED
+    picture = "![Error against time of one tree and of boosted trees](results/trees.png)"
+    return (
+        f"{picture}\n\n{boosted_trees(record)}\n\nOne tree by its depth:\n\n{single_trees(record)}"
+    )
+
+
+def boosted_trees(record: Record, combiner: str = "forward RLS") -> str:
     """Boosted trees beside one tree, independent trees, one of equal size and one of equal time."""
     rows = []
     for name, block in record["results"].items():

@@ -3,9 +3,9 @@
 The learner is ``PiecewiseLinear(depth, Newton(β))``, with the β that is best for one tree. Boosted
 trees are compared with one such tree, with independent trees (c = 0), with one tree of at least as
 many leaves, and with the best single tree that takes no more time. The streams are three draws of
-the piecewise stream in the paper's commented-out lines, and 5,000 rows of three sets of Table 1. The
-search of a tree on r columns takes O(r²) operations, so wider sets are left out: with the 58 and 90
-columns of ONP and YPMSD five trees take 3 to 11 ms a step.
+the piecewise stream in the paper's commented-out lines, and 5,000 rows of three sets of Table 1.
+The search of a tree on r columns takes O(r²) operations, so wider sets are left out: with the 58
+and 90 columns of ONP and YPMSD five trees take 3 to 11 ms a step.
 
 σ_m² is swept as multiples of one tree's MSE. Beside the best of them stands σ_m² = half of that
 MSE, which nobody tuned. The figure shows the error against the time of a step.

@@ -55,8 +55,13 @@ def cell(prediction: ArrayLike, ds: ArrayLike, *, trials: bool = False) -> dict[
 def compare(ours: dict[str, Any], theirs: dict[str, Any]) -> tuple[float, float]:
     """How much lower our MSE is than theirs, from two cells, and the standard error of that.
 
-    The error is that over the blocks, where both models see the same samples. Keys add theirs.
+    The error is that over the blocks, where both models see the same samples. Keys add theirs. An
+    older record without blocks is of trials, which then count as if the models had seen different
+    ones: the error is too large rather than too small.
     """
+    if "blocks" not in ours or "blocks" not in theirs:
+        apart = sum(side["sd"] ** 2 / side["n"] for side in (ours, theirs))
+        return theirs["mean"] - ours["mean"], float(np.sqrt(apart))
     difference = np.asarray(theirs["blocks"]) - np.asarray(ours["blocks"])
     variance = difference.var(ddof=1) / len(difference) if len(difference) > 1 else np.inf
     if ours["of"] == "keys":
