@@ -47,5 +47,5 @@ def test_a_step_and_a_run_export_for_accelerators(name):
         exported = export.export(jax.jit(function), platforms=PLATFORMS)(state, *sample, words)
         assert exported.platforms == PLATFORMS
         assert exported.out_avals[0].dtype == np.float32
-        types = set(re.findall(r"x(\w+)>", exported.mlir_module()))
+        types = set(re.findall(r"tensor<(?:\d+x)*(\w+)>", exported.mlir_module()))
         assert types and types <= {"i1", "i8", "i32", "ui8", "ui32", "f32"}, types
