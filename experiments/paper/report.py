@@ -215,7 +215,7 @@ def boosted_trees(streams: Any) -> str:
         f"Five trees are boosted on {len(streams)} streams, with σ_m² at half of one tree's MSE, "
         f"which was not tuned. Streams on which they are lower / within the spread / higher, and "
         f"the range of the ratio:\n\n{table(['mode', *whats], rows)}\n\n"
-        f"![Error against time of one tree and of boosted trees](results/trees.png)"
+        f"![Error against depth of one tree and of boosted trees](results/trees.png)"
     )
 
 

@@ -44,7 +44,7 @@ def trees(record: Record | None) -> str:
     """All on boosted trees: the figure, the table of boosted trees, that of single ones."""
     if record is None:
         return NOT_RECORDED
-    picture = "![Error against time of one tree and of boosted trees](results/trees.png)"
+    picture = "![Error against depth of one tree and of boosted trees](results/trees.png)"
     return (
         f"{picture}\n\n{boosted_trees(record)}\n\nOne tree by its depth:\n\n{single_trees(record)}"
     )
