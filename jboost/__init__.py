@@ -13,7 +13,17 @@ from jboost import baselines as baselines
 from jboost import engine as engine
 from jboost.automatic import auto
 from jboost.boosting.boost import boost
-from jboost.boosting.models import bnm_dr, bnm_ru, bnm_wu, bsgd_dr, bsgd_ru, bsgd_wu
+from jboost.boosting.models import (
+    bnm_dr,
+    bnm_ru,
+    bnm_wu,
+    bpl_dr,
+    bpl_ru,
+    bpl_wu,
+    bsgd_dr,
+    bsgd_ru,
+    bsgd_wu,
+)
 from jboost.boosting.modes import DataReuse, PoissonReuse, RandomUpdate, Weighted
 from jboost.combiners.convex import BOA, EWA, MLPoly
 from jboost.combiners.mean import NSGD, Uniform
@@ -112,7 +122,7 @@ __all__ = [
     "PiecewiseLinear", "PoissonReuse", "Polynomial", "RandomFourier", "RandomUpdate", "Refined",
     "Replay", "Scale", "ScaleAlike", "ScaleTarget", "Scored",
     "Select", "SelfTuning", "Transform", "Uniform", "WeightColumn", "Weighted", "ase", "auto",
-    "bnm_dr", "bnm_ru", "bnm_wu", "boost", "bsgd_dr", "bsgd_ru", "bsgd_wu", "cache", "datasets",
-    "hypergradient", "load", "model", "mse", "pipeline", "run", "save", "static", "streams",
-    "sweep", "targets", "theory", "tune",
+    "bnm_dr", "bnm_ru", "bnm_wu", "boost", "bpl_dr", "bpl_ru", "bpl_wu", "bsgd_dr", "bsgd_ru",
+    "bsgd_wu", "cache", "datasets", "hypergradient", "load", "model", "mse", "pipeline", "run",
+    "save", "static", "streams", "sweep", "targets", "theory", "tune",
 ]  # fmt: skip

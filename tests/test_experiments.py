@@ -19,7 +19,10 @@ from experiments.shared import pages
 from experiments.shared.experiment import Experiment
 
 FOLDER = Path(__file__).parent.parent / "experiments"
-PAPER = ("stationary", "duffing", "weights", "parameters", "table1", "theory", "all")
+PAPER = (
+    *("stationary", "duffing", "weights", "parameters", "table1", "table1_literal", "theory"),
+    *("text_claims", "trees", "tree_family", "all"),
+)
 BENCH = (
     *("accuracy", "accuracy_peers", "auto_streams", "baselines", "combiners", "fleets"),
     *("intervals", "nonlinear", "prediction", "real_streams", "soak", "speed", "sweeps", "tuning"),
@@ -183,9 +186,17 @@ def test_links_of_the_pages_lead_somewhere(page):
     assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
 
 
+def recorded():
+    """The records of the paper's scripts; trees.py may lack one, and then its claims say so."""
+    found = [
+        n for n in PAPER[:-1] if n != "trees" or (FOLDER / "paper/results/trees.json").exists()
+    ]
+    return {name: pages.load(name) for name in found}
+
+
 def test_what_must_hold_in_the_record():
     """The outcomes that the reproduction stands on, from the JSON of record."""
-    records = {name: pages.load(name) for name in PAPER[:-1]}
+    records = recorded()
     assert not any(record["quick"] for record in records.values())
     duffing = records["duffing"]["results"]["literal"]
     assert duffing["SGD"]["mse"]["mean"] == pytest.approx(0.2217, abs=1e-4)
@@ -202,13 +213,24 @@ def test_what_must_hold_in_the_record():
     assert tuple(sets) == jb.datasets.names() and not any(s["stand_in"] for s in sets.values())
     for name in ("kin8nm", "compactiv", "protein"):
         cell = sets[name]["cells"]["SGD"]
-        assert cell["mse"] == pytest.approx(cell["paper"], rel=0.02) and cell["setting"] == "μ 0.01"
+        assert cell["mse"] == pytest.approx(cell["paper"], rel=0.02)
+    for script in ("table1", "table1_literal"):
+        for block in records[script]["results"].values():
+            places = [p for n in protocol.SINGLE for p in block["cells"][n]["where"].values()]
+            assert {*places} <= {"inside", "β = 1"}
     for block in sets.values():
         for name in protocol.BOOSTED:
             for cell in block["cells"][name]["combiners"].values():
                 assert np.isfinite(cell["mse"]["mean"]) and cell["mse"]["n"] == (
                     5 if "RU" in name else 1
                 )
+
+    text = records["text_claims"]["results"]
+    assert (
+        max(text[f"after, {name}"]["largest_difference"] for name in ("BSGD-WU", "BNM-WU")) < 1e-9
+    )
+    family = records["tree_family"]["results"]
+    assert all(block["regret"]["holds"] for block in family.values())
 
     theory = records["theory"]["results"]
     applies = [row for row in theory["lemma1"].values() if row["applies"]]
@@ -220,9 +242,15 @@ def test_what_must_hold_in_the_record():
 
 
 def test_claims_are_many_and_have_a_verdict():
-    done = claims.answers({name: pages.load(name) for name in PAPER[:-1]})
+    done = claims.answers(recorded())
     assert len(done) >= 15
-    assert {answer[0] for _, answer in done} <= {"true", "false", "in part"}
+    assert {answer[0] for _, answer in done} <= {
+        "true",
+        "false",
+        "in part",
+        "not shown",
+        "not measured",
+    }
 
 
 def test_both_loops_in_c_are_the_algorithm_of_the_library(monkeypatch):

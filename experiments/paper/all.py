@@ -9,11 +9,25 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from experiments.paper import duffing, parameters, stationary, table1, theory, weights
+from experiments.paper import (
+    duffing,
+    parameters,
+    stationary,
+    table1,
+    table1_literal,
+    text_claims,
+    theory,
+    tree_family,
+    trees,
+    weights,
+)
 from experiments.shared import pages
 from experiments.shared.experiment import command_line, parsed
 
-SCRIPTS = (stationary, duffing, weights, parameters, table1, theory)
+SCRIPTS = (
+    *(stationary, duffing, weights, parameters, table1, table1_literal, theory),
+    *(text_claims, trees, tree_family),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -21,9 +21,9 @@ from experiments.paper.protocol import (
     method,
     single,
 )
-from experiments.shared.errors import Curve, ase, curve, spread
+from experiments.shared.errors import Curve, ase, cell, curve, spread
 from experiments.shared.experiment import Experiment
-from experiments.shared.figures import ase_panel
+from experiments.shared.figures import ase_panel, dress, style
 from jboost import plots
 
 READINGS = {"literal": True, "safe": False}
@@ -67,7 +67,7 @@ def compare(
     for reading in READINGS:
         block = results[reading] = {}
         for name in SINGLE:
-            block[name] = {"mse": final(alones[reading, name], ds)}
+            block[name] = {"mse": final(alones[reading, name], ds, trials=keys is None)}
             if READINGS[reading]:
                 block[name] |= curve_of(alones[reading, name], ds)
         for name in BOOSTED:
@@ -76,16 +76,17 @@ def compare(
                 "mean_lam": done["lam"].mean(),
                 "updates": done["updates"],
                 "combiners": {
-                    combiner: against(prediction, base, ds, READINGS[reading] and combiner in DRAWN)
+                    combiner: against(prediction, base, ds, trials=keys is None)
+                    | (curve_of(prediction, ds) if READINGS[reading] and combiner in DRAWN else {})
                     for combiner, prediction in done["combined"].items()
                 },
             }
     return results
 
 
-def final(prediction: np.ndarray, ds: Array) -> dict[str, float]:
-    """The MSE at the end: mean and deviation over trials or keys."""
-    return spread(ase(prediction, ds[: len(prediction)])[:, -1])
+def final(prediction: np.ndarray, ds: Array, *, trials: bool) -> dict[str, Any]:
+    """The MSE at the end: mean and deviation over trials or keys, and its blocks."""
+    return cell(prediction, ds[: len(prediction)], trials=trials)
 
 
 def curve_of(prediction: np.ndarray, ds: Array) -> dict[str, Any]:
@@ -93,14 +94,14 @@ def curve_of(prediction: np.ndarray, ds: Array) -> dict[str, Any]:
     return {"curve": curve(prediction, ds[: len(prediction)])}
 
 
-def against(prediction: np.ndarray, base: np.ndarray, ds: Array, draw: bool) -> dict[str, Any]:
+def against(prediction: np.ndarray, base: np.ndarray, ds: Array, *, trials: bool) -> dict[str, Any]:
     """The MSE of a boosted model, its ratio to the single learner's, and the gain over time."""
     mine: Curve = ase(prediction, ds[: len(prediction)])
     theirs: Curve = ase(base, ds[: len(base)])
     T = mine.shape[-1]
     gain = {f"{part:g} T": spread((theirs - mine)[:, int(part * T) - 1]) for part in (0.25, 0.5, 1)}
-    results = {"mse": spread(mine[:, -1]), "ratio": mine[:, -1].mean() / theirs[:, -1].mean()}
-    return {**results, "gain": gain, **(curve_of(prediction, ds) if draw else {})}
+    ratio = mine[:, -1].mean() / theirs[:, -1].mean()
+    return {"mse": final(prediction, ds, trials=trials), "ratio": ratio, "gain": gain}
 
 
 def figure(results: dict[str, Any], title: str) -> Any:
@@ -115,4 +116,26 @@ def figure(results: dict[str, Any], title: str) -> Any:
                     cell = block[other]["combiners"][combiner]
                     curves[f"{other} {cell['mse']['mean']:.4f}"] = cell["curve"]
             ase_panel(axes[i, j], curves, f"{title}: {name}, {combiner} combiner")
+    return fig
+
+
+def relative_figure(results: dict[str, Any], title: str) -> Any:
+    """How much lower the ASE is than the single learner's, in per cent, as in :func:`figure`."""
+    fig, axes = plots.grid(2, len(DRAWN), width=4.0, height=3.0)
+    block = results["literal"]
+    for i, name in enumerate(SINGLE):
+        base = np.asarray(block[name]["curve"]["mean"])
+        for j, combiner in enumerate(DRAWN):
+            ax, late = axes[i, j], []
+            for k, other in enumerate((n for n in BOOSTED if method(n) == name), start=1):
+                shown = block[other]["combiners"][combiner]["curve"]
+                better = 100 * (1 - np.asarray(shown["mean"]) / base)
+                ax.plot(shown["t"], better, label=f"{other} {better[-1]:+.1f} %", **style(k))
+                late += better[len(better) // 5 :].tolist()
+            ax.axhline(0, color="0.5", lw=1)
+            low, high = min(0.0, *late), max(0.0, *late)
+            ax.set_ylim(low - 0.1 * (high - low), high + 0.5 * (high - low))
+            ax.xaxis.set_major_formatter(lambda t, _: f"{t:,.0f}")
+            words = f"{title}: {name}, {combiner} combiner"
+            dress(ax, words, "samples seen, t", "improvement of the ASE, %", loc="upper right")
     return fig

@@ -13,6 +13,7 @@ def listing(theory: dict[str, Any]) -> str:
     factor, grid, shared = two["factor_T"], t2["conditions_on_a_grid"], t2["shared_errors"]
     false, quarter = t2["printed_is_false"], t2["least_zeta2_without_bound_at_gamma_zeta2_over_4"]
     dr, ru, bad = theory["costs"]["BSGD-DR"], theory["costs"]["BSGD-RU"], theory["counterexample"]
+    stuck = theory["deadlock"]
     regrets = ", ".join(f"{v:,.0f}" for v in bad["NM"])
     lengths = ", ".join(f"{v:,}" for v in bad["T"])
     items = [
@@ -35,8 +36,12 @@ def listing(theory: dict[str, Any]) -> str:
         f"conditions hold at {grid['printed_hold']:,}, of which φ is not concave at "
         f"{grid['of_these_not_concave']:,}; they refuse {grid['of_these_refused_by_printed']:,} of "
         f"the {grid['concave']:,} concave ones.",
-        f"So Theorem 2 as printed is false under its own assumption: k = 5, ζ² = 0.05, σ_m² = 0.8, "
-        f"δ of 0.1 or 0.3 have E[λ] = {false['mean_lam']:.5f} above {false['bound']:.5f}.",
+        f"So Theorem 2 as printed is false under its own assumption: ζ² = {false['zeta2']:g}, σ_m² "
+        f"= {false['target_mse']:g} and a chain started at δ = 1 have, at learner {false['k']} and "
+        f"step {false['steps']}, E[λ] = {false['mean_lam']:.2g} ± {false['standard_error']:.1g}, "
+        f"above the bound {false['bound']:.2g}; "
+        f"{100 * false['share_of_delta_that_meets_the_printed_conditions']:.0f} % of the δ that "
+        f"the chain makes meet the printed conditions.",
         f"δ tends to ζ²/4, not ζ²: no bound from ζ² = {quarter:.3f} on, so none on Duffing.",
         f"Theorem 2 needs errors independent over learners; copies share them. One shared error: "
         f"E[λ^(60)] = {shared['mean_lam']:.3f}, bound {shared['bound']:.3f}.",
@@ -46,5 +51,11 @@ def listing(theory: dict[str, Any]) -> str:
         f"NM's O(ln T) needs bounded errors: x = √(v/T), d = 1 for T steps, then x = 1, d = −1 "
         f"gives R = {regrets} at T = {lengths}, against ridge regression; the forward variant "
         f"stays below {bad['forward_bound']:.2f}.",
+        f"δ₀ = 0 deadlocks Algorithm 2, against its own 0 < λ: where the learners before one meet "
+        f"σ_m² its λ is 0 to a positive power, so it learns nothing and its δ stays 0. On a plane "
+        f"with |d| ≤ {stuck['largest_d']:.1f} and σ_m² = 0.05 the mean λ of three learners is "
+        f"{', '.join(f'{v:g}' for v in stuck['literal']['mean_lam'])} for ever, and the MSE of "
+        f"their mean {stuck['literal']['mse']:.2g}, against {stuck['SGD']:.2g} of SGD alone. With "
+        f"the floor of the safe models, δ ≥ 1e-6, it is {stuck['safe']['mse']:.2g}.",
     ]
     return "\n".join(f"{i}. {item}" for i, item in enumerate(items, start=1))

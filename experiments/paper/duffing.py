@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import jboost as jb
-from experiments.paper.comparison import compare, figure
+from experiments.paper.comparison import compare, figure, relative_figure
 from experiments.paper.protocol import DUFFING, repeated
 from experiments.shared.experiment import Experiment
 
@@ -22,6 +22,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     results["outside"] = float(((ds[0] < -1) | (ds[0] > 1)).mean())
     experiment.write({**DUFFING.record(), "T": T, "keys": keys, "seed": 1}, results)
     experiment.save(figure(results, "Duffing"))
+    experiment.save(relative_figure(results, "Duffing"), f"{experiment.name}_relative")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from experiments.paper.protocol import (
     repeated,
     single,
 )
-from experiments.shared.errors import ase, spread
+from experiments.shared.errors import ase, cell
 from experiments.shared.experiment import Experiment
 from experiments.shared.figures import dress, style
 from jboost import plots
@@ -66,7 +66,7 @@ def swept(name: str, parameter: str, values: Array, xs: Array, ds: Array, keys: 
 
 def main(argv: Sequence[str] | None = None) -> None:
     experiment = Experiment(__file__, __doc__, argv, double=True)
-    T, n = experiment.samples(20_000, 2_000), experiment.size(3, 1)
+    T, n = experiment.samples(20_000, 2_000), experiment.size(5, 1)
     sweeps = QUICK if experiment.quick else SWEEPS
     xs, ds = jb.streams.duffing(T)
     keys = jax.random.split(jax.random.key(3), n)
@@ -75,9 +75,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     def row(y: Array, updates: Array) -> dict[str, Any]:
         """MSE by combiner and updates a step, over the keys."""
         many = repeated(xs, ds, len(y))[1]
-        mse = {
-            name: spread(ase(combine(each, y, many), many)[:, -1]) for name, each in chosen.items()
-        }
+        mse = {name: cell(combine(each, y, many), many) for name, each in chosen.items()}
         return {"mse": mse, "updates": float(updates.sum(axis=-1).mean())}
 
     def sweep(task: tuple[str, str]) -> dict[str, Any]:

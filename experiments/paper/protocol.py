@@ -25,11 +25,11 @@ SINGLE = ("SGD", "NM")
 BOOSTED = ("BSGD-WU", "BSGD-DR", "BSGD-RU", "BNM-WU", "BNM-DR", "BNM-RU")
 ALGORITHMS = ("SGD", *BOOSTED[:3], "NM", *BOOSTED[3:])
 
-# Combiners of the stationary and the chaotic stream (both readings), of the figures and the sweeps
-# of parameters (literal reading), and of Table 1 (safe models).
+# Combiners of the stationary and the chaotic stream, of the figures and the sweeps of parameters
+# (literal reading), and of Table 1.
 COMBINERS = ("NSGD 0.1", "NSGD 0.01", "NSGD 0.001", "uniform", "RLS", "forward RLS")
 DRAWN = ("NSGD 0.01", "uniform", "RLS")
-TABLED = ("NSGD 0.01", "uniform", "forward RLS")
+TABLED = ("NSGD 0.1", "NSGD 0.01", "NSGD 0.001", "uniform", "forward RLS")
 
 # Table 1 of the paper, MSE, in the order of ALGORITHMS.
 TABLE1 = {

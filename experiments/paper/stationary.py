@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import jax
 
 import jboost as jb
-from experiments.paper.comparison import compare, figure
+from experiments.paper.comparison import compare, figure, relative_figure
 from experiments.paper.protocol import STATIONARY
 from experiments.shared.experiment import Experiment
 
@@ -26,6 +26,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     settings = {**STATIONARY.record(), "T": T, "trials": trials, "correlation": 0.5, "seed": 0}
     experiment.write(settings, results)
     experiment.save(figure(results, "Stationary"))
+    experiment.save(relative_figure(results, "Stationary"), f"{experiment.name}_relative")
 
 
 if __name__ == "__main__":

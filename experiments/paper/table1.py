@@ -1,16 +1,19 @@
-"""Table 1 of the paper: eight data sets, eight algorithms, three combiners.
+"""Table 1 of the paper: eight data sets, eight algorithms, five combiners, safe models in float32.
 
 The protocol is the paper's. Every column is scaled to [−1, 1] by the whole set, and a constant
-column is appended. The boosted models use the step and the forgetting factor that are best for the
-single learner on the stream that is reported. K = 5, c = 1 and m = 20.
+column is appended. The boosted models use the settings that are best for the single learner on the
+stream that is reported. K = 5, c = 1 and m = 20.
 
+The grids are so wide that every optimum lies inside them, or at a bound that no grid can pass:
+β = 1 (nothing is forgotten), σ_m² = 0 (all λ are 1) and σ_m² = ∞ (a larger one changes nothing).
 The paper does not give σ_m². It is swept as multiples of the single learner's MSE, and each cell
-shows the best. The models are the safe ones, in float32. Random updates are means over five keys,
-at the σ_m² that is best for the first key. The figure shows the error over time on three sets.
+shows the best. Random updates are means over five keys, at the σ_m² that is best for the first key.
+The figure shows the error over time on three sets. ``table1_literal.py`` is the literal reading.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -36,39 +39,48 @@ from experiments.paper.protocol import (
     single,
 )
 from experiments.shared import data
-from experiments.shared.errors import ase, curve, spread
+from experiments.shared.errors import ase, curve, gain, spread
 from experiments.shared.experiment import Experiment
 from experiments.shared.figures import ase_panel
 from jboost import plots
 from jboost.paper import datasets
 
-STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
-FORGETTING = (0.99, 0.995, 0.999, 0.9995, 0.9999, 1.0)
-RIDGES = (0.01, 0.1, 1.0)
-MULTIPLES = (0.1, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0, 8.0, 16.0)  # σ_m² over the single's MSE
+# The paper takes step and forgetting "to their optimal values" and names no range.
+STEPS = (1e-4, 3e-4, 1e-3, 2e-3, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2)
+FORGETTING = (0.8, 0.9, 0.95, 0.97, 0.98, 0.985, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9998, 0.9999,
+              0.99999, 1.0)  # fmt: skip
+RIDGES = (1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4)
+WIDER = (0.5, 0.6, 0.7, 0.75), (1e-6, 1e-5)  # more β and v, where the best is the smallest above
+# σ_m² over the single's MSE. Where the best of these is the last, larger ones follow.
+MULTIPLES = (0.0, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0, 8.0, 16.0, 32.0)
+LARGEST = 1e7
+SAME = 1e-5  # errors that differ by less, relative to them, are the same in float32
 KEYS = 5  # also the number of runs in every batch, so that one compiled program serves all
-DRAWN = ("puma8nh", "kin8nm", "ypmsd")
+DRAWN, SHOWN = ("puma8nh", "kin8nm", "ypmsd"), "uniform"
 LARGEST_BATCHED = 30  # columns; with more, the matrices of several runs do not fit into a cache
 
 
-@partial(jax.jit, static_argnames=("name",))
-def single_errors(name: str, points: Array, xs: Array, ds: Array) -> Array:
+@partial(jax.jit, static_argnames=("name", "literal"))
+def single_errors(name: str, points: Array, xs: Array, ds: Array, *, literal: bool) -> Array:
     """The MSE of a single learner at each point (n, 2): (step, –) or (forgetting, ridge)."""
 
     def one(point: Array) -> Array:
         s = Settings(point[0], point[0], 0.0, 0.0, ridge=point[1])
-        return jb.mse(single(name, s, literal=False), xs, ds)
+        return jb.mse(single(name, s, literal=literal), xs, ds)
 
-    return jax.vmap(one)(points)
+    return jax.lax.map(one, points, batch_size=KEYS if xs.shape[1] <= LARGEST_BATCHED else 1)
 
 
-@partial(jax.jit, static_argnames=("name",))
-def batch(name: str, s: dict[str, Any], targets: Array, keys: Array, xs: Array, ds: Array) -> Any:
+@partial(jax.jit, static_argnames=("name", "literal"))
+def batch(
+    name: str, s: dict[str, Any], targets: Array, keys: Array, xs: Array, ds: Array, *,
+    literal: bool,
+) -> Any:  # fmt: skip
     """A booster at KEYS pairs of σ_m² and key: estimates (KEYS, T, m) and updates a step."""
 
     def one(pair: tuple[Array, Array]) -> Any:
         settings = Settings(**s, target_sgd=pair[0], target_nm=pair[0])
-        chain = chain_of(boosted(name, settings, literal=False), xs, ds, pair[1])
+        chain = chain_of(boosted(name, settings, literal=literal), xs, ds, pair[1])
         return chain.y, chain.updates.sum()
 
     if xs.shape[1] <= LARGEST_BATCHED:
@@ -76,117 +88,173 @@ def batch(name: str, s: dict[str, Any], targets: Array, keys: Array, xs: Array, 
     return jax.lax.map(one, (targets, keys))
 
 
-def best_single(name: str, xs: Array, ds: Array) -> tuple[Settings, float, dict[str, float]]:
-    """The settings with the least MSE on the stream, that MSE, and the MSE at every setting."""
-    if name == "SGD":
-        grid = [(step, 1.0) for step in STEPS]
-        labels = [f"μ {step:g}" for step in STEPS]
-    else:
-        grid = [(beta, ridge) for beta in FORGETTING for ridge in RIDGES]
-        labels = [f"β {beta:g}, v {ridge:g}" for beta, ridge in grid]
-    errors = np.asarray(single_errors(name, jnp.asarray(grid), xs, ds), np.float64)
-    point = grid[int(np.nanargmin(errors))]
-    settings = Settings(point[0], point[0], 0.0, 0.0, ridge=point[1])
-    return settings, float(np.nanmin(errors)), dict(zip(labels, errors.tolist(), strict=True))
+def where(index: int, grid: Sequence[float], *, high: str = "edge of the grid") -> str:
+    """Whether the best of a grid lies inside it, at its edge, or at an end that has a name."""
+    if 0 < index < len(grid) - 1:
+        return "inside"
+    return high if index else "edge of the grid"
 
 
 class OneSet:
-    """One data set of the table. The number of ``multiples`` is a multiple of KEYS."""
+    """One data set of the table under one reading. ``multiples`` are some times KEYS."""
 
-    def __init__(self, name: str, xs: Any, ds: Any, multiples: Sequence[float]) -> None:
-        self.name, self.multiples = name, np.asarray(multiples)
-        self.xs, self.ds = jnp.asarray(xs, jnp.float32), jnp.asarray(ds, jnp.float32)
+    def __init__(
+        self, name: str, xs: Any, ds: Any, multiples: Sequence[float], *, literal: bool
+    ) -> None:
+        self.name, self.multiples, self.literal = name, multiples, literal
+        self.dtype = jnp.float64 if literal else jnp.float32
+        self.xs, self.ds = jnp.asarray(xs, self.dtype), jnp.asarray(ds, self.dtype)
         self.repeated = jnp.broadcast_to(self.ds, (KEYS, len(ds)))
-        self.combiners = {c: k for c, k in combiners(literal=False).items() if c in TABLED}
+        self.combiners = {c: k for c, k in combiners(literal=literal).items() if c in TABLED}
         self.keys = jax.random.split(jax.random.key(0), KEYS)
 
     def run(self) -> dict[str, Any]:
         """The cells of all eight algorithms."""
         result: dict[str, Any] = {"T": len(self.ds), "features": self.xs.shape[1], "cells": {}}
         for name in SINGLE:
-            settings, mse, grid = best_single(name, self.xs, self.ds)
-            chosen = min(grid, key=lambda label: grid[label])
-            cell: dict[str, Any] = {"mse": mse, "setting": chosen, "grid": grid}
+            settings, cell = self.best_single(name)
+            alone = jb.run(single(name, settings, literal=self.literal), self.xs, self.ds)[1]
+            prediction = np.asarray(alone.prediction)[None]
             if self.name in DRAWN:
-                alone = jb.run(single(name, settings, literal=False), self.xs, self.ds)[1]
-                cell["curve"] = curve(np.asarray(alone.prediction)[None], self.repeated[:1])
+                cell["curve"] = curve(prediction, self.repeated[:1])
             result["cells"][name] = cell
             for other in BOOSTED:
                 if method(other) == name:
-                    result["cells"][other] = self.boosted(other, settings, mse)
+                    cells = self.boosted(other, settings, cell["mse"], prediction)
+                    result["cells"][other] = cells
         return result
 
-    def boosted(self, name: str, settings: Settings, base: float) -> dict[str, Any]:
+    def best_single(self, name: str) -> tuple[Settings, dict[str, Any]]:
+        """The settings with the least MSE on the stream, and the record of the search."""
+        if name == "SGD":
+            errors = self.single_errors(name, STEPS, (1.0,))
+            i, j = np.unravel_index(int(np.argmin(errors)), errors.shape)
+            first, second = STEPS[i], 1.0
+            text, found = f"μ {first:g}", {"μ": where(int(i), STEPS)}
+            best = {f"μ {step:g}": error for step, error in zip(STEPS, errors[:, 0], strict=True)}
+        else:
+            betas, ridges = FORGETTING, RIDGES
+            errors = self.single_errors(name, betas, ridges)
+            i, j = np.unravel_index(int(np.argmin(errors)), errors.shape)
+            if i == 0 or j == 0:
+                betas, ridges = WIDER[0] + betas, WIDER[1] + ridges
+                errors = self.single_errors(name, betas, ridges)
+                i, j = np.unravel_index(int(np.argmin(errors)), errors.shape)
+            first, second = betas[i], ridges[j]
+            text = f"β {first:g}, v {second:g}"
+            found = {"β": where(int(i), betas, high="β = 1"), "v": where(int(j), ridges)}
+            best = {f"β {b:g}": row.min() for b, row in zip(betas, errors, strict=True)}
+            best |= {f"v {v:g}": row.min() for v, row in zip(ridges, errors.T, strict=True)}
+        cell = {"mse": errors[i, j], "setting": text, "where": found, "grid": best}
+        return Settings(first, first, 0.0, 0.0, ridge=second), cell
+
+    def single_errors(
+        self, name: str, firsts: Sequence[float], seconds: Sequence[float]
+    ) -> np.ndarray:
+        """The MSE of a single learner at every pair of settings; inf where it is not finite."""
+        points = jnp.asarray(list(itertools.product(firsts, seconds)), self.dtype)
+        errors = single_errors(name, points, self.xs, self.ds, literal=self.literal)
+        errors = np.nan_to_num(np.asarray(errors, np.float64), nan=np.inf, posinf=np.inf)
+        return errors.reshape(len(firsts), len(seconds))
+
+    def boosted(self, name: str, s: Settings, base: float, alone: np.ndarray) -> dict[str, Any]:
         """The best σ_m² for each combiner and, for random updates, the spread over the keys."""
         predictions: dict[str, list[np.ndarray]] = {c: [] for c in self.combiners}
+        multiples: list[float] = []
         updates: list[float] = []
-        for part in self.multiples.reshape(-1, KEYS):
-            y, work = self.batch(name, settings, base * part, self.keys[jnp.zeros(KEYS, int)])
-            updates += np.asarray(work, float).tolist()
-            for combiner, model in self.combiners.items():
-                predictions[combiner] += [*np.asarray(combine(model, y, self.repeated))]
+        more, errors = list(self.multiples), {}
+        while more:
+            for part in np.asarray(more).reshape(-1, KEYS):
+                y, work = self.batch(name, s, base * part, self.keys[jnp.zeros(KEYS, int)])
+                updates += np.asarray(work, float).tolist()
+                for combiner, model in self.combiners.items():
+                    predictions[combiner] += [*np.asarray(combine(model, y, self.repeated))]
+            multiples += more
+            errors = {c: self.errors(np.stack(p)) for c, p in predictions.items()}
+            last = any(self.best(e) == len(e) - 1 for e in errors.values())
+            wider = last and multiples[-1] > 1 and multiples[-1] < LARGEST
+            more = [multiples[-1] * 4.0**n for n in range(1, KEYS + 1)] if wider else []
         cells = {}
         for combiner, model in self.combiners.items():
-            errors = self.errors(np.stack(predictions[combiner]))
-            at = int(np.argmin(np.nan_to_num(errors, nan=np.inf)))
+            at = self.best(errors[combiner])
             runs = predictions[combiner][at][None]
-            target = base * float(self.multiples[at])
+            target = base * multiples[at]
             if name.endswith("RU"):
-                y, _ = self.batch(name, settings, np.full(KEYS, target), self.keys)
+                y, _ = self.batch(name, s, np.full(KEYS, target), self.keys)
                 runs = np.asarray(combine(model, y, self.repeated))
             mse = spread(self.errors(runs))
             cells[combiner] = {
                 "mse": mse,
                 "ratio": mse["mean"] / base,
-                "target_mse": target,
-                "multiple": self.multiples[at],
+                "gain": gain(runs, alone, self.ds),
+                "multiple": multiples[at],
+                "where": self.bound(errors[combiner], at),
                 "updates": updates[at],
-                "sweep": errors,
             }
-            if self.name in DRAWN:
+            if self.name in DRAWN and combiner == SHOWN:
                 cells[combiner]["curve"] = curve(runs, self.repeated[: len(runs)])
-        return {"combiners": cells}
+        return {"combiners": cells, "largest_multiple": multiples[-1]}
+
+    @staticmethod
+    def best(errors: np.ndarray) -> int:
+        """The first of the errors that are as small as the smallest."""
+        return int(np.argmax(errors <= np.nanmin(errors) * (1 + SAME)))
+
+    @staticmethod
+    def bound(errors: np.ndarray, at: int) -> str:
+        """Whether the best σ_m², at an index, is 0, or ∞, or between."""
+        if at == 0:
+            return "σ_m² = 0"
+        return "σ_m² = ∞" if errors[-1] <= errors[at] * (1 + SAME) else "inside"
 
     def batch(self, name: str, s: Settings, targets: Any, keys: Array) -> Any:
         floats = {
-            k: jnp.asarray(getattr(s, k), jnp.float32) for k in ("step_size", "forgetting", "ridge")
+            k: jnp.asarray(getattr(s, k), self.dtype) for k in ("step_size", "forgetting", "ridge")
         }
-        return batch(name, floats, jnp.asarray(targets, jnp.float32), keys, self.xs, self.ds)
+        targets = jnp.asarray(targets, self.dtype)
+        return batch(name, floats, targets, keys, self.xs, self.ds, literal=self.literal)
 
     def errors(self, prediction: Any) -> np.ndarray:
-        """The MSE of each of n runs, from predictions (n, T)."""
-        return ase(prediction, self.ds)[:, -1]
+        """The MSE of each of n runs, from predictions (n, T); inf where a run is not finite."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            errors = ase(prediction, self.ds)[:, -1]
+        return np.nan_to_num(errors, nan=np.inf, posinf=np.inf)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    experiment = Experiment(__file__, __doc__, argv, double=False)
+    run(Experiment(__file__, __doc__, argv, double=False), literal=False)
+
+
+def run(experiment: Experiment, *, literal: bool) -> None:
+    """Every set under one reading, kept set by set, and the figure."""
     names = [name for name in datasets.names() if not experiment.quick or name in DRAWN[:2]]
+    names += [name for name in datasets.FURTHER if data.is_real(name) and not experiment.quick]
     origin = data.origin(names, quick=experiment.quick)
     rows = experiment.length or (1_000 if experiment.quick else None)
-    multiples = (0.3, 0.7, 1.0, 1.5, 4.0) if experiment.quick else MULTIPLES
+    multiples = (0.0, 0.7, 1.0, 1.5, 4.0) if experiment.quick else MULTIPLES
+    settings = {
+        "models": "literal" if literal else "safe", "m": 20, "max_reuse": 5, "dependence": 1.0,
+        "seed": 0, "keys": KEYS, "multiples": multiples, "steps": STEPS, "forgetting": FORGETTING,
+        "ridges": RIDGES, "wider": WIDER, "data": origin,
+    }  # fmt: skip
 
     def work(name: str) -> dict[str, Any]:
-        done = OneSet(name, *data.scaled(name, rows), multiples).run()
-        for algorithm, paper in zip(ALGORITHMS, TABLE1[name], strict=True):
+        done = OneSet(name, *data.scaled(name, rows), multiples, literal=literal).run()
+        for algorithm, paper in zip(ALGORITHMS, TABLE1.get(name, (None,) * 8), strict=True):
             done["cells"][algorithm]["paper"] = paper
         return {"stand_in": not data.is_real(name), **done}
 
-    longest = sorted(
-        names, key=lambda name: -datasets.SETS[name].rows * datasets.SETS[name].features
-    )
-    done = dict(zip(longest, experiment.each(work, longest), strict=True))
+    described = {**datasets.SETS, **datasets.FURTHER}
+    longest = sorted(names, key=lambda name: -described[name].rows * described[name].features)
+    once = experiment.kept(work, settings)
+    done = dict(zip(longest, experiment.each(once, longest), strict=True))
     sets = {name: done[name] for name in names}
-    settings = {
-        "models": "safe", "m": 20, "max_reuse": 5, "dependence": 1.0, "seed": 0, "keys": KEYS,
-        "multiples": multiples, "steps": STEPS, "forgetting": FORGETTING, "ridges": RIDGES,
-        "data": origin,
-    }  # fmt: skip
     experiment.write(settings, sets)
-    drawn = [name for name in DRAWN if name in sets]
-    experiment.save(figure({name: sets[name] for name in drawn}))
+    if not literal:
+        experiment.save(figure({name: sets[name] for name in DRAWN if name in sets}))
 
 
-def figure(sets: dict[str, Any], combiner: str = "uniform") -> Any:
+def figure(sets: dict[str, Any], combiner: str = SHOWN) -> Any:
     """ASE over time, a column for each set, a row for each single learner."""
     fig, axes = plots.grid(2, len(sets), width=4.0, height=3.0)
     for j, (name, block) in enumerate(sets.items()):

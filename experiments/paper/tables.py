@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
-from experiments.paper import claims, defects
-from experiments.paper.ledger import LETTERS
+from experiments.paper import claims, defects, report
+from experiments.paper import tables_further as further
+from experiments.paper.ledger import LETTERS, SCRIPTS
 from experiments.paper.protocol import (
     ALGORITHMS,
     BOOSTED,
@@ -16,9 +18,7 @@ from experiments.paper.protocol import (
     method,
 )
 from experiments.shared.markdown import Record, marked, number, run_line, short, table
-from jboost.paper.datasets import SETS
-
-SCRIPTS = ("stationary", "duffing", "weights", "parameters", "table1", "theory")
+from jboost.paper.datasets import FURTHER, SETS
 
 
 def comparison(record: Record, reading: str, digits: int) -> str:
@@ -97,8 +97,8 @@ def parameters(record: Record) -> str:
 def table1(record: Record, combiner: str) -> str:
     """Our error, the paper's, and their ratio, for every set and algorithm under one combiner."""
     rows = []
-    for name, block in record["results"].items():
-        cells = []
+    for name in SETS:
+        block, cells = record["results"][name], []
         for algorithm in ALGORITHMS:
             cell = block["cells"][algorithm]
             paper = cell["paper"]
@@ -116,7 +116,7 @@ def table1(record: Record, combiner: str) -> str:
 
 def title(name: str, block: Record) -> str:
     """The name of a data set, marked where its data are a stand-in."""
-    return SETS[name].title + (" (STAND-IN)" if block["stand_in"] else "")
+    return {**SETS, **FURTHER}[name].title + (" (STAND-IN)" if block["stand_in"] else "")
 
 
 def table1_settings(record: Record) -> str:
@@ -125,12 +125,10 @@ def table1_settings(record: Record) -> str:
     for name, block in record["results"].items():
         cells = block["cells"]
         multiples = [
-            " ".join(
-                f"{cells[algorithm]['combiners'][combiner]['multiple']:g}" for algorithm in BOOSTED
-            )
+            " ".join(multiple(cells[algorithm]["combiners"][combiner]) for algorithm in BOOSTED)
             for combiner in TABLED
         ]
-        best = [cells[single]["setting"] for single in SINGLE]
+        best = [setting(cells[single]) for single in SINGLE]
         rows.append(
             [title(name, block), f"{block['T']}", f"{block['features']}", *best, *multiples]
         )
@@ -138,6 +136,17 @@ def table1_settings(record: Record) -> str:
     data = record["settings"]["data"]
     line = run_line(record, "models", "m", "max_reuse", "dependence", "keys")
     return f"{line} Data: {data}.\n\n{table(head, rows)}"
+
+
+def multiple(cell: Record) -> str:
+    """The best σ_m² over the single learner's MSE; 0 and ∞ are the bounds of its range."""
+    return "∞" if cell["where"].endswith("∞") else f"{cell['multiple']:g}"
+
+
+def setting(cell: Record) -> str:
+    """The best settings of a single learner, with a warning where they are at a grid's edge."""
+    outside = [name for name, place in cell["where"].items() if place.startswith("edge")]
+    return cell["setting"] + (f" ({', '.join(outside)} AT THE EDGE)" if outside else "")
 
 
 def lemma1(record: Record) -> str:
@@ -254,7 +263,10 @@ def costs(record: Record) -> str:
 
 def blocks(record: Callable[[str], Record]) -> dict[str, str]:
     """Every marked table of the paper's page by its name; ``record`` loads a script's JSON."""
-    records = {name: record(name) for name in SCRIPTS}
+    records = {}
+    for name in SCRIPTS:
+        with suppress(FileNotFoundError):  # a script without a record is named as such
+            records[name] = record(name)
     theory = records["theory"]
     return {
         "stationary": both_readings(records["stationary"], 5),
@@ -262,7 +274,9 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
         "weights": weights(records["weights"]),
         "parameters": parameters(records["parameters"]),
         "table1 settings": table1_settings(records["table1"]),
-        "table1 NSGD": table1(records["table1"], "NSGD 0.01"),
+        "table1 literal settings": table1_settings(records["table1_literal"]),
+        "table1 ratios": further.ratios(records["table1"]),
+        "table1 literal ratios": further.ratios(records["table1_literal"]),
         "table1 uniform": table1(records["table1"], "uniform"),
         "table1 RLS": table1(records["table1"], "forward RLS"),
         "lemma 1": lemma1(theory),
@@ -270,6 +284,10 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
         "theorem 2": theorem2(theory),
         "regret": regret(theory),
         "costs": costs(theory),
+        "text": further.readings(records["text_claims"]),
+        "trees": further.trees(records.get("trees")),
+        "tree family": further.family(records["tree_family"]),
         "claims": claims.table(records),
+        "report": report.text(records),
         "defects": defects.listing(theory["results"]),
     }

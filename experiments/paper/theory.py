@@ -23,6 +23,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "lemma2": lambda: bounds.lemma2(experiment.size(1_000, 300)),
         "theorem2": lambda: bounds.theorem2(experiment.size(20_000, 2_000)),
         "costs": lambda: bounds.costs(shorter),
+        "deadlock": lambda: bounds.deadlock(min(shorter, 5_000)),
         "counterexample": lambda: regret.counterexample(
             [n for n in (100, 1_000, 10_000, 100_000) if n <= T]
         ),

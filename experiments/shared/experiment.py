@@ -8,6 +8,7 @@ script, into its ``results`` folder, and then also fills the tables of the pages
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import platform
@@ -123,6 +124,25 @@ class Experiment:
 
         with ThreadPoolExecutor(min(workers, os.cpu_count() or 1)) as pool:
             return list(pool.map(one, todo))
+
+    def kept(self, work: Callable[[str], Any], settings: Any) -> Callable[[str], Any]:
+        """``work`` on a named item, whose result is read back if an earlier run has computed it.
+
+        So a long script that was cut goes on where it was. Results of other settings, of another
+        version of JAX or of a quick run do not count.
+        """
+        origin = [settings, self.quick, self.length, self.dtype, versions()]
+        digest = hashlib.sha256(json.dumps(plain(origin)).encode()).hexdigest()[:12]
+        folder = TEMPORARY / f"{self.name}-{digest}"
+
+        def once(item: str) -> Any:
+            path = folder / f"{item}.json"
+            if not path.exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                write_json(plain(work(item)), path)
+            return read_json(path)
+
+        return once
 
     def write(self, settings: dict[str, Any], results: dict[str, Any]) -> None:
         """Write the results as ``<name>.json``, with all that is needed to repeat them."""

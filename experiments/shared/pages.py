@@ -18,6 +18,7 @@ RESULTS = (EXPERIMENTS / "paper" / "results", EXPERIMENTS / "bench" / "results")
 PAGES = (
     ROOT / "README.md",
     EXPERIMENTS / "paper" / "README.md",
+    EXPERIMENTS / "paper" / "REPORT.md",
     EXPERIMENTS / "bench" / "accuracy.md",
     EXPERIMENTS / "bench" / "parts.md",
     EXPERIMENTS / "bench" / "speed.md",

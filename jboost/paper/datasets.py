@@ -1,4 +1,6 @@
-"""The eight data sets of the paper's Table 1: read from disk, or converted from public files.
+"""The data sets of the paper: read from disk, or converted from public files.
+
+``SETS`` are the eight of its Table 1. ``FURTHER`` has Bank8FM, of a commented-out figure.
 
 A set is a file ``<name>.npz`` with ``x`` (T, r), ``y`` (T,), ``columns`` and ``target``, unscaled
 and in the order of its source, in the folder ``$JBOOST_DATA`` or in the user's cache folder.
@@ -63,20 +65,22 @@ _TABLE = (
             "cal.housing.arff"),
     DataSet("ypmsd", "YPMSD", 7000, 90, "year", _SONGS, "YearPredictionMSD.txt", "txt", 463_715),
 )  # fmt: skip
+_BANK = DataSet("bank8fm", "Bank8FM", 8192, 8, "rej", _ARFF, "bank8FM.arff")
 SETS: Mapping[str, DataSet] = {spec.name: spec for spec in _TABLE}
+FURTHER: Mapping[str, DataSet] = {_BANK.name: _BANK}
 _ATTRIBUTE = re.compile(r"""\s*@attribute\s+('[^']*'|"[^"]*"|\S+)""", re.IGNORECASE)
 _DATA = re.compile(r"\s*@data\b", re.IGNORECASE)
 _SONG = [f"timbre_{kind}_{i + 1}" for kind, n in (("avg", 12), ("cov", 78)) for i in range(n)]
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of the sets, in the order of Table 1; ``SETS[name]`` describes each."""
+    """Return the names of the sets of Table 1, in its order; ``SETS[name]`` describes each."""
     return tuple(SETS)
 
 
 def available() -> tuple[str, ...]:
     """Return the names of the sets whose file is in one of the two folders; none is opened."""
-    return tuple(name for name in SETS if _find(name))
+    return tuple(name for name in (*SETS, *FURTHER) if _find(name))
 
 
 def load(name: str) -> Stream:
@@ -105,8 +109,8 @@ def prepare(name: str, raw_file: str | os.PathLike[str]) -> Path:
     """Convert a downloaded public file to ``<name>.npz`` in the cache folder; return its path.
 
     Args:
-      name: one of :func:`names`.
-      raw_file: the unpacked file ``SETS[name].raw`` from ``SETS[name].source``.
+      name: one of :func:`names`, or of ``FURTHER``.
+      raw_file: the unpacked file ``raw`` that ``SETS[name]`` names, from its ``source``.
 
     Of ``onp`` it is a folder of ``OnlineNewsPopularity_<n>.csv``, joined in the order of their
     numbers, or the file of all 39644 articles; the first 39000 are taken. Of ``ypmsd`` the first
@@ -183,12 +187,13 @@ def stand_in(name: str, rows: int | None = None) -> Stream:
 
 
 def _spec(name: str) -> DataSet:
-    if isinstance(name, str) and name in SETS:
-        return SETS[name]
+    described = {**SETS, **FURTHER}
+    if isinstance(name, str) and name in described:
+        return described[name]
     got = checks.shown(name)
-    near = difflib.get_close_matches(got.strip("'").lower(), SETS, n=1)
+    near = difflib.get_close_matches(got.strip("'").lower(), described, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    raise ValueError(f"name must be one of {', '.join(SETS)}; got {got}{hint}")
+    raise ValueError(f"name must be one of {', '.join(described)}; got {got}{hint}")
 
 
 def _advice(spec: DataSet) -> str:
@@ -240,7 +245,8 @@ def _rows(path: Path, spec: DataSet) -> Iterator[tuple[int, list[str]]]:
         if spec.kind != "csv":
             yield 0, columns
         for number, line in lines:  # no file has a comma inside a field
-            fields = [field.strip(" \t\n'\"") for field in line.split(",")]
+            whole = line.rstrip().removesuffix(",")  # rows of Bank8FM end with a comma
+            fields = [field.strip(" \t\n'\"") for field in whole.split(",")]
             if any(fields) and not line.startswith("%"):
                 yield number, fields
 

@@ -33,8 +33,19 @@ def data(r=3, T=60):
         (jb.bsgd_wu(4, target_mse=0.1, step_size=0.01), 3, Walk("together", 0)),
         (jb.bnm_wu(5, target_mse=0.1, forgetting=0.99, ridge=1), 40, Walk("together", 0)),
         (jb.bnm_ru(5, target_mse=0.1, forgetting=0.99, ridge=1), 40, Walk("one by one", 0)),
+        (jb.bpl_wu(2, target_mse=0.1, depth=1), 3, Walk("one by one", 0)),
+        (jb.bpl_wu(2, target_mse=0.1, depth=3), 12, Walk("together", 0)),
     ],
-    ids=["20 of 3", "8 of 3", "20 of 40", "4 of 3", "large", "large, drawn"],
+    ids=[
+        "20 of 3",
+        "8 of 3",
+        "20 of 40",
+        "4 of 3",
+        "large",
+        "large, drawn",
+        "trees",
+        "large trees",
+    ],
 )
 def test_the_size_of_the_learners_decides(model, r, walk):
     jb.run(model, *data(r, 5), KEY)
@@ -56,13 +67,18 @@ def everything(state, info):
 @with_kernel
 @pytest.mark.parametrize(
     "model",
-    [PER_LEARNER, jb.bsgd_dr(7, target_mse=0.1, step_size=0.1)],
-    ids=["a value per learner", "repeats"],
+    [
+        PER_LEARNER,
+        jb.bsgd_dr(7, target_mse=0.1, step_size=0.1),
+        jb.bpl_wu(3, target_mse=0.1, depth=1),
+    ],
+    ids=["a value per learner", "repeats", "trees"],
 )
 def test_states_and_reports_are_those_of_the_plain_form(model):
     xs, ds = data()
     fast = jb.run(model, xs, ds, KEY, observe=everything)
-    assert engine.last().layout.walks[0].idle > 0
+    walk = engine.last().layout.walks[0]
+    assert walk.idle > 0 or walk.order == "one by one"
     engine.use("plain")
     try:
         slow = jb.run(model, xs, ds, KEY, observe=everything)

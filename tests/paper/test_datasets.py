@@ -234,7 +234,9 @@ def test_missing_set_names_source_and_call(name: str, cache: Path) -> None:
 
 
 def test_unknown_names_get_the_closest() -> None:
-    with pytest.raises(ValueError, match=r"mv, puma8nh, .*ypmsd; got 'Kin8mn' .*'kin8nm'\?"):
+    with pytest.raises(
+        ValueError, match=r"mv, puma8nh, .*ypmsd, bank8fm; got 'Kin8mn' .*'kin8nm'\?"
+    ):
         datasets.load("Kin8mn")
     for call in (datasets.stand_in, lambda name: datasets.prepare(name, "x")):
         with pytest.raises(ValueError, match=r"one of .*got '\.\./mv'"):
@@ -376,3 +378,16 @@ def test_real_sets(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for values in (x, d[:, None]):
         np.testing.assert_array_equal(values.min(axis=0), -1)
         np.testing.assert_array_equal(values.max(axis=0), 1)
+
+
+def test_bank8fm_is_no_set_of_table_1_and_its_rows_end_with_a_comma(
+    cache: Path, tmp_path: Path
+) -> None:
+    names = ["a1cx", "a1cy", "b2x", "b2y", "a2pop", "a3pop", "temp", "mxql", "rej"]
+    head = "@relation bank8FM\n" + "".join(f"@attribute {name}  numeric\n" for name in names)
+    row = "-0.5,-0.25,-0.125,0.5,7,15,0.5,8,0.75,\n"
+    prepare_part("bank8fm", write(tmp_path / "bank8FM.arff", f"{head}\n@data\n{row}"))
+    xs, ds = datasets.load("bank8fm")
+    np.testing.assert_array_equal(xs, [[-0.5, -0.25, -0.125, 0.5, 7, 15, 0.5, 8]])
+    np.testing.assert_array_equal(ds, [0.75])
+    assert "bank8fm" not in datasets.names() and datasets.available() == ("bank8fm",)

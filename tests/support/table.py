@@ -91,6 +91,7 @@ NESTED = {
         jb.BOA(),
     ),
     "literal": jb.bnm_wu(3, target_mse=0.2, forgetting=0.99, ridge=0.1, literal=True),
+    "boosted trees": jb.bpl_ru(2, target_mse=0.2, depth=1, forgetting=0.99),
 }
 
 SCALED = jb.ScaleTarget(jb.SGD(0.1))
