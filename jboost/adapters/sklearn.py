@@ -217,7 +217,8 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
             values = leaves.take(self.model, settings.values())
             nested = dict(zip((path.replace(".", "__") for path in settings), values, strict=True))
         else:
-            named = catalogue.CATALOGUE.get(self.model or catalogue.DEFAULT)
+            name = catalogue.DEFAULT if self.model is None else self.model
+            named = catalogue.CATALOGUE.get(name) if isinstance(name, str) else None
             nested = {} if named is None else {n: s.default for n, s in named.settings.items()}
         return params | {f"model__{name}": value for name, value in nested.items()}
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jboost.core import Transform, checks, model, static
+from jboost.core import DType, Key, Transform, checks, model, static
 from jboost.core.numerics import known, real, usable
 
 SECONDS = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400}  # by the name of a unit
@@ -70,10 +70,18 @@ class Calendar(Transform):
     def width(self, num_features: int) -> int:
         return num_features - 1 + width(self.cycles)
 
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> tuple[()]:
+        self._check(num_features)
+        return ()
+
+    def _check(self, num_features: int) -> None:
+        if self.column >= num_features:
+            width = f"num_features={num_features}, the width of x"
+            raise ValueError(f"column must be below {width}; got {self.column}")
+
     def apply(self, state: tuple[()], x: ArrayLike) -> Array:
         x = real(x)
-        if self.column >= len(x):
-            raise ValueError(f"column must be below {len(x)}, the width of x; got {self.column}")
+        self._check(len(x))
         t = known(x[self.column], x.dtype)
         start = (np.datetime64(self.origin, "s") - np.datetime64(0, "s")).astype(int)
 
@@ -161,6 +169,8 @@ def _checked_origin(name: str, value: object) -> str:
 
 def _checked_cycles(name: str, value: object) -> tuple[str, ...]:
     chosen = tuple(value) if isinstance(value, (tuple, list)) else ()
+    if not all(isinstance(cycle, str) for cycle in chosen):
+        chosen = ()
     if not chosen or len({*chosen}) < len(chosen) or not {*chosen} <= {*CYCLES}:
         got = checks.shown(value)
         raise ValueError(f"{name} must be a tuple of some of {', '.join(CYCLES)}; got {got}")

@@ -114,7 +114,7 @@ def test_in_pipelines_and_searches() -> None:
     search = GridSearchCV(regressor, {"model": models}, cv=cv).fit(X, Y)
     assert isinstance(search.best_params_["model"], jb.Newton)
     params = {"model": regressor.model, "random_state": None, "intervals": None}
-    assert regressor.get_params() == params
+    assert regressor.get_params(deep=False) == params
     assert clone(regressor).set_params(model=models[0]).model is models[0]
 
 

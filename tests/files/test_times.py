@@ -184,5 +184,5 @@ def test_calendar_makes_the_columns_of_the_command() -> None:
     ]:
         with pytest.raises((TypeError, ValueError), match=message):
             jb.Calendar(**wrong)
-    with pytest.raises(ValueError, match="column must be below 1"):
+    with pytest.raises(ValueError, match="column must be below num_features=1"):
         jb.Calendar(column=3).apply((), np.float32([0.0]))
