@@ -314,6 +314,7 @@ def test_a_writer_that_dies_within_a_line(folder: Path) -> None:
         out, said = process.communicate("0.5,0")
     assert process.returncode == 3 and out == ""
     sentence = "jboost: error: standard input, line 6 has 2 fields where the header has 3"
+    sentence += "; correct it, or pass --bad-rows skip"
     assert said.splitlines()[-1] == f"{sentence}; c holds the first 4 rows"
     assert Path("o.csv").read_text().count("\n") == 5
     assert_as_if_nothing_happened(LINES[:4])
