@@ -48,4 +48,4 @@ def test_a_step_and_a_run_export_for_accelerators(name):
         assert exported.platforms == PLATFORMS
         assert exported.out_avals[0].dtype == np.float32
         types = set(re.findall(r"tensor<(?:\d+x)*(\w+)>", exported.mlir_module()))
-        assert types and types <= {"i1", "i8", "i32", "ui8", "ui32", "f32"}, types
+        assert types and types <= {"i1", "i8", "i32", "i64", "ui8", "ui32", "f32"}, types

@@ -71,10 +71,11 @@ class Replay(Learner):
       step_size: μ > 0.
       decay: κ ≥ 0.
 
-    >>> import jax, jboost as jb
-    >>> xs, ds = jb.streams.duffing(2000)
-    >>> model = jb.pipeline(jb.Scale(), jb.ScaleTarget(jb.Replay(jb.networks.Rectified((16,)))))
-    >>> bool(jb.mse(model, xs, ds, jax.random.key(0)) < 0.5 * jb.mse(jb.Newton(0.99), xs, ds))
+    >>> import jax, numpy as np, jboost as jb
+    >>> xs = np.random.default_rng(0).normal(size=(2000, 2)).astype(np.float32)
+    >>> ds = np.sin(2 * xs[:, 0]) * xs[:, 1]
+    >>> model = jb.Replay(jb.networks.Rectified((16,)))
+    >>> bool(jb.mse(model, xs, ds, jax.random.key(0)) < 0.5 * jb.mse(jb.Newton(), xs, ds))
     True
 
     References: L.-J. Lin, Self-improving reactive agents, Machine Learning 1992; D. Kingma, J. Ba,

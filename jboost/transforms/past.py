@@ -148,7 +148,9 @@ class Past(Transform):
 
     def _periods(self, old: Array, numbers: Array, changes: Array, chance: Array) -> Array:
         least = jnp.maximum(LEAST, SURE * chance)
-        left = jnp.where(numbers > self.lags, changes, 0)
+        around = jnp.pad(changes, 1)
+        peak = (changes >= around[:-2]) & (changes >= around[2:])  # not the slope of another
+        left = jnp.where(peak & (numbers > self.lags), changes, 0)
         periods = []
         for k in range(self.seasons):
             best = jnp.max(left)

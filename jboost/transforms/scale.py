@@ -10,7 +10,7 @@ from jboost.transforms.units import SETTLED, Held, Moments, Range, Units
 
 # The least deviation of a column, over the size of its mean. Where values differ by less than that,
 # they are mostly the same value, and to blow up what they differ by makes a model depend on it. On
-# 18 raw streams the floor changes the errors of Newton and NLMS by at most 0.6 %, and mostly not at all.
+# 18 raw streams the floor changes the errors of Newton and NLMS by at most 0.6 %, mostly not at all.
 FLOOR = 0.003
 FLOOR_FROM = 50  # values of a column: the first ones do not tell how much it changes
 

@@ -32,8 +32,8 @@ class GrowingMemory(Wrapper):
       learner: a learner with a setting ``forgetting`` β < 1, such as ``Newton(0.995)``.
       rate: at least 0; the share of all samples so far that is remembered in the long run.
 
-    >>> import jboost as jb
-    >>> xs, ds = jb.streams.duffing(2000)
+    >>> import jax, jboost as jb
+    >>> xs, ds = jb.streams.stationary(jax.random.key(0), 1000)
     >>> bool(jb.mse(GrowingMemory(jb.Newton(0.9)), xs, ds) < jb.mse(jb.Newton(0.9), xs, ds))
     True
     """

@@ -48,7 +48,7 @@ def compared(model, **settings):
 @pytest.mark.parametrize("model", SOME)
 def test_both_forms_agree(model):
     plan, fast, slow = compared(model)
-    assert plan.kernel, plan.reason
+    assert plan.kernel or "scatter" in plan.reason, plan.reason  # boosted trees scatter
     np.testing.assert_allclose(fast.prediction, slow.prediction, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(fast.skipped, slow.skipped)
 
