@@ -60,7 +60,8 @@ SIZES = {
 MEMORIES = (1.0, 0.999, 0.99, 0.95)  # forgetting factors of the lines
 COLUMNS_OF_NETWORKS = 40
 COLUMNS_OF_PRODUCTS = 8  # 164 products of up to three
-MOVING, HOLDING = Scale(), Scale("held", clip=10.0)  # how targets are scaled
+# How targets are scaled: whatever they change by matters, so there is no floor.
+MOVING, HOLDING = Scale(floor=False), Scale("held", clip=10.0, floor=False)
 
 
 @model

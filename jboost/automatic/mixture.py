@@ -24,7 +24,8 @@ from jboost.core.numerics import known, usable
 from jboost.transforms.past import Past, PastState
 from jboost.transforms.scale import Scale, Units
 
-COMBINED = Scale(clip=10.0)  # how far estimates may lie from the mean of d where they are combined
+# How far estimates may lie from the mean of d where they are combined.
+COMBINED = Scale(clip=10.0, floor=False)
 NAIVE = ("last value", "value a season ago", "last value and the season's change")
 
 

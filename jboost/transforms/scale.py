@@ -10,9 +10,9 @@ from jboost.transforms.units import SETTLED, Held, Moments, Range, Units
 
 # The least deviation of a column, over the size of its mean. Where values differ by less than that,
 # they are mostly the same value, and to blow up what they differ by makes a model depend on it. On
-# 18 raw streams the floor changes the errors of Newton and NLMS by at most 0.6 %, mostly not at all.
+# 18 raw streams the floor changes the errors of Newton and NLMS by at most 0.6 %.
 FLOOR = 0.003
-FLOOR_FROM = 50  # values of a column: the first ones do not tell how much it changes
+FLOOR_FROM = 8  # values of a column: the first ones do not tell how much it changes
 
 KINDS: dict[str, type[Units]] = {"moments": Moments, "range": Range, "held": Held}
 
@@ -33,7 +33,7 @@ class Scale(Transform):
     changed is 0. A missing entry stays missing (NaN), which a learner takes as 0.
 
     A column that hardly changes is not blown up: with ``floor``, s counts as at least 0.3 % of
-    |m|, except in a "range" and for the first 50 values.
+    |m|, except in a "range" and for the first 8 values.
 
     Inputs that wander take m along, and what a learner knows of them is then wrong by as much. A
     target that wanders with them should take m along too: see :class:`ScaleTarget`. Where the
