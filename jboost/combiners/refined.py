@@ -131,7 +131,7 @@ class ScaleAlike(Learner):
     """
 
     combiner: Learner
-    scale: Scale = Scale(clip=10.0)
+    scale: Scale = Scale(clip=10.0, floor=False)
 
     starts_at_mean: ClassVar[bool] = True
 
