@@ -15,8 +15,8 @@ import jboost as jb
 from jboost.adapters import named
 from jboost.core import forks
 
-river = pytest.importorskip("jboost.adapters.river")
-sklearn = pytest.importorskip("jboost.adapters.sklearn")
+river = pytest.importorskip("jboost.adapters.river", exc_type=ImportError)
+sklearn = pytest.importorskip("jboost.adapters.sklearn", exc_type=ImportError)
 pd = pytest.importorskip("pandas")
 START = datetime.datetime(2024, 1, 1)
 
