@@ -42,7 +42,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         options += ["--length", args.length] if args.length else []
         for script in SCRIPTS:
             script.main(options)
-    pages.fill(None if args.record else args.out)
+    if not args.quick:  # a quick run has too few sets for the pages
+        pages.fill(None if args.record else args.out)
     print(f"all in {args.out}, after {time.perf_counter() - start:.0f} s")
 
 
