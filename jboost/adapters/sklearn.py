@@ -233,7 +233,7 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
         if nested and isinstance(self.model, Learner):
             names = [name.replace("__", ".") for name in nested]
             places = leaves.places(self.model, names)
-            self.model = leaves.put(self.model, places.values(), nested.values())
+            self.model = leaves.put_checked(self.model, places.values(), nested.values())
         elif nested:
             name = self.model if isinstance(self.model, str) else catalogue.DEFAULT
             self.model = catalogue.named(name, nested)
