@@ -42,6 +42,7 @@ _LIKE_A_TIME = re.compile(
     r"|\d{1,2}[ -][a-z]{3,9}[ -]\d{2}|[a-z]{3,9} \d{1,2}, \d{4})",
     re.IGNORECASE,
 )
+DISORDER = 0.05  # the part of the rows that a time of day may bring out of the order of the dates
 # The names of columns of numbers that make one time, and how their numbers are written.
 FIELDS = {"year": "%Y", "month": "%m", "day": "%d", "hour": "%H", "minute": "%M", "second": "%S"}
 
@@ -83,11 +84,12 @@ def recognise(
 def joined(columns: Sequence[Column], table: pa.Table) -> list[Column]:
     """Return the columns with those that make one time as one column, in the place of the first.
 
-    These are a date and a time of day; and numbers called year, month, day, and maybe hour, minute
-    and second, whose times never go back.
+    These are a date and a time of day, which keep the order of the dates: another clock, such as a
+    duration, would not. And they are numbers called year, month, day, and maybe hour, minute and
+    second, whose times never go back.
     """
     merged = [*columns]
-    for parts, form in (*_fields(columns, table), *_pairs(columns)):
+    for parts, form in (*_fields(columns, table), *_pairs(columns, table)):
         column = Column(" ".join(parts), "time", format=form, parts=parts)
         found = times.read(table, column)
         lacking = np.isnat(found.instants)
@@ -99,7 +101,7 @@ def joined(columns: Sequence[Column], table: pa.Table) -> list[Column]:
     return merged
 
 
-def _pairs(columns: Sequence[Column]) -> Iterator[tuple[tuple[str, str], str]]:
+def _pairs(columns: Sequence[Column], table: pa.Table) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield the names of a column of dates and a column of times of day, and their format."""
     found = [c for c in columns if c.kind == "time" and c.format != ZONED]
     dates = [c for c in found if ELAPSED in c.cycles and "day" not in c.cycles]
@@ -109,8 +111,18 @@ def _pairs(columns: Sequence[Column]) -> Iterator[tuple[tuple[str, str], str]]:
         only = clocks if len(dates) == len(clocks) == 1 else []
         for clock in (following or only)[:1]:
             forms = {ISO: "%Y-%m-%d", TYPED: "%Y-%m-%d"}, {TYPED: "%H:%M:%S"}
-            form = (forms[i].get(c.format, c.format) for i, c in enumerate((date, clock)))
-            yield (date.name, clock.name), " ".join(form)
+            form = " ".join(forms[i].get(c.format, c.format) for i, c in enumerate((date, clock)))
+            parts = date.name, clock.name
+            pair = Column(" ".join(parts), "time", format=form, parts=parts)
+            if _disorder(table, pair) <= _disorder(table, date) + DISORDER:
+                yield parts, form
+
+
+def _disorder(table: pa.Table, column: Column) -> float:
+    """Return the part of the rows after which time goes the other way than after most rows."""
+    instants = times.read(table, column).instants
+    steps = np.diff(instants[~np.isnat(instants)]).astype(np.int64)
+    return float(min(np.mean(steps > 0), np.mean(steps < 0))) if len(steps) else 0.0
 
 
 def _fields(columns: Sequence[Column], table: pa.Table) -> Iterator[tuple[tuple[str, ...], str]]:

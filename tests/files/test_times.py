@@ -178,8 +178,13 @@ def test_columns_that_make_no_one_time(tmp_path: Path) -> None:
     source = read(tmp_path, "year;month;day;y\n" + days)  # days of the week: they go back
     assert source.columns.names == ["year", "month", "day"] and source.columns.time is None
     text = csv("%d/%m/%Y;%H:%M:%S").replace("when;", "date;clock;")
-    (label, *_), columns = "date", read(tmp_path, text, time="date", drop=["date"]).columns
-    assert columns.labels == ["date"] and columns.inputs[0].cycles == ("day",), label
+    columns = read(tmp_path, text, time="date", drop=["date"]).columns
+    assert columns.labels == ["date"] and columns.inputs[0].cycles == ("day",)
+    laps = [f"{time:%d/%m/%Y};00:0{i * 7 % 9}:30;{i % 5};{i}" for i, time in enumerate(HOURS)]
+    columns = read(tmp_path, "\n".join(["date;lap;a;y", *laps])).columns  # a duration is no clock
+    assert columns.labels == ["date"] and columns.inputs[1].cycles == ("day",)
+    newest_first = [text.splitlines()[0], *reversed(text.splitlines()[1:])]
+    assert read(tmp_path, "\n".join(newest_first)).columns.labels == ["date", "clock"]
     odd = text + "01/02/2013;25:00:00;1;2\n"
     with pytest.raises(DataError, match="line 202: '01/02/2013 25:00:00' in the column 'date clo"):
         list(read(tmp_path, odd))
