@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 FEWEST_ROWS = 20  # with fewer, the number of different texts tells nothing of those to come
 MOST_PLACES = 64  # for the texts of a column, unless a user asks for more
 UNLIKE = 50, 0.5  # texts of which so many, and more than so many of all, differ name single rows
+
+_LIKE_A_DATE = re.compile(r"\d{2}.*[-/:. T].*\d{2}")
 
 
 class Wishes(NamedTuple):
@@ -153,6 +156,9 @@ def _unlike(name: str, sample: RawBlock) -> str:
     values = sample.table.column(name)
     counts = f"{_different(values):,} different texts in {len(values):,} rows"
     advised = f"pass --category {name} to learn from it, or --drop {name}"
+    first = next((text for text in values.to_pylist() if text is not None), "")
+    if _LIKE_A_DATE.search(first):
+        advised += f"; if {first!r:.40} is a time, pass --time {name} and --date-format"
     return f"{name} has {counts}, like an identifier, and is left out; {advised}"
 
 

@@ -51,7 +51,8 @@ def inputs(source: Any) -> np.ndarray:
     "form",
     ["%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d %H:%M:%S+00:00",
      "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%d-%m-%Y %H:%M", "%Y/%m/%d %H:%M",
-     "%d/%m/%y %H:%M", "%d %b %Y %H:%M", "%b %d, %Y %I:%M %p", "%d.%m.%Y, %H:%M"],
+     "%d/%m/%y %H:%M", "%d %b %Y %H:%M", "%b %d, %Y %I:%M %p", "%d.%m.%Y, %H:%M",
+     "%Y%m%d %H:%M", "%Y%m%d %H:%M:%S"],
 )  # fmt: skip
 def test_the_common_orders_are_recognised(tmp_path: Path, form: str) -> None:
     source = read(tmp_path, csv(form))
@@ -73,7 +74,8 @@ def test_counts_since_1970_are_split_in_64_bits(tmp_path: Path, unit: str) -> No
     source = read(tmp_path, text)
     assert source.columns.inputs[0].format == unit
     np.testing.assert_allclose(inputs(source)[:, :-1], EXPECTED, atol=2e-6)
-    numbers = read(tmp_path, text.replace("epoch", "count"))
+    assert read(tmp_path, text.replace("epoch", "meter_ts")).columns.time is not None
+    numbers = read(tmp_path, text.replace("epoch", "counts"))
     assert numbers.columns.time is None  # numbers of another name are numbers
     named = read(tmp_path, text.replace("epoch", "count"), time="count")
     np.testing.assert_allclose(inputs(named)[:, :-1], EXPECTED, atol=2e-6)
