@@ -38,8 +38,8 @@ REGULAR = 0.5  # so many of the steps between rows must be the usual one
 DAY = PERIODS["day"] * 1_000_000
 # What any of the formats above may look like; to try them all on every text would take long.
 _LIKE_A_TIME = re.compile(
-    r"^\s*(\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}[:.]\d{2}([:.]\d|\s*[ap]\.?m|\s*$)|\d{8}([ T,]|\s*$)"
-    r"|\d{1,2}[ -][a-z]{3,9}[ -]\d{2}|[a-z]{3,9} \d{1,2}, \d{4})",
+    r"^\s*(\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}[:.]\d{2}([:.]\d|\s*[ap]\.?m|\s*$)"
+    r"|\d{8}([ T,]|\s*$)|\d{1,2}[ -][a-z]{3,9}[ -]\d{2}|[a-z]{3,9} \d{1,2}, \d{4})",
     re.IGNORECASE,
 )
 DISORDER = 0.05  # the part of the rows that a time of day may bring out of the order of the dates
@@ -69,10 +69,9 @@ def recognise(
     elif types.is_temporal(values.type) and not types.is_duration(values.type):
         chosen = TYPED
     elif types.is_integer(values.type) or (asked and types.is_floating(values.type)):
-        words = any(word in name.lower() for word in NAMES) or "ts" in re.split(
-            "[^a-z]", name.lower()
-        )
-        chosen = _count_of(values, asked or words)
+        called = name.lower()
+        telling = any(word in called for word in NAMES) or "ts" in re.split("[^a-z]", called)
+        chosen = _count_of(values, asked or telling)
     if chosen is None:
         if asked:
             advice = "pass --date-format, such as '%d/%m/%Y %H:%M', or name another column"

@@ -210,9 +210,9 @@ def test_texts_that_name_single_rows_are_left_out(tmp_path: Path) -> None:
     (note,) = source.columns.notes
     assert "id has 200 different texts in 200 rows" in note and "--category id" in note
     assert "--date-format" not in note
-    path.write_text("id,a,y\n" + "".join(f"w{i} 20:{i % 60} Mo,{i},{i}\n" for i in range(200)))
+    path.write_text("id,a,y\n" + "".join(f"w{i} 20:{i:03} Mo,{i},{i}\n" for i in range(200)))
     (note,) = sources.read(path, "y").columns.notes
-    assert note.endswith("; if 'w0 20:0 Mo' is a time, pass --time id and --date-format")
+    assert note.endswith("; if 'w0 20:000 Mo' is a time, pass --time id and --date-format")
     assert sources.read(path, "y", category=["id"]).columns.width == 65
 
 
