@@ -79,8 +79,8 @@ class Outcome:
         in_order = not self.tally.back
         self.tally.add(block, labels.instants)
         if in_order and self.tally.back:
-            place = f"within the rows {block.start + 1:,} to {block.start + len(block.targets):,}"
-            say(f"rows are not in the order of time, first {place}: the past may know the future")
+            rows = f"within the rows {block.start + 1:,} to {block.start + len(block.targets):,}"
+            say(f"rows are not in the order of time, first {rows}: the past may know the future")
         if self.bands is not None:
             self.bands.add(block, labels.instants)
         if self.learners is not None:

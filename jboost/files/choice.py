@@ -147,9 +147,9 @@ def _different(values: pa.ChunkedArray) -> int:
 
 def _names_rows(values: pa.ChunkedArray) -> bool:
     """Whether nearly each row has another text, as identifiers and remarks do."""
-    least, part = UNLIKE
+    least, share = UNLIKE
     there = len(values) - values.null_count
-    return there > least and _different(values) > max(least, part * there)
+    return there > least and _different(values) > max(least, share * there)
 
 
 def _unlike(name: str, sample: RawBlock) -> str:

@@ -48,7 +48,7 @@ FIELDS = {"year": "%Y", "month": "%m", "day": "%d", "hour": "%H", "minute": "%M"
 
 
 def recognise(
-    name: str, values: pa.ChunkedArray, form: str | None, zone: str, asked: bool, place: str
+    name: str, values: pa.ChunkedArray, form: str | None, zone: str, asked: bool, label: str
 ) -> Column | None:
     """Return a column of times if its first values look like times, else None.
 
@@ -58,14 +58,14 @@ def recognise(
       form: the format that a user declared for text, or None.
       zone: the time zone whose clock matters, where times are in UTC; "" for none.
       asked: whether a user said that the column holds times.
-      place: what errors call the data.
+      label: what errors call the data.
     """
     chosen = None
     types = extras.need("pyarrow.types", "io")
     if asked and form is not None and types.is_integer(values.type):
         values = values.cast("string")  # 20121002, which looks like a number
     if times.is_text(values.type):
-        chosen = _format_of(values, form, f"{place}: the column {name!r}")
+        chosen = _format_of(values, form, f"{label}: the column {name!r}")
     elif types.is_temporal(values.type) and not types.is_duration(values.type):
         chosen = TYPED
     elif types.is_integer(values.type) or (asked and types.is_floating(values.type)):
@@ -75,7 +75,7 @@ def recognise(
     if chosen is None:
         if asked:
             advice = "pass --date-format, such as '%d/%m/%Y %H:%M', or name another column"
-            raise DataError(f"{place}: no times are found in the column {name!r}; {advice}")
+            raise DataError(f"{label}: no times are found in the column {name!r}; {advice}")
         return None
     known_zone = zone if chosen in (ZONED, TYPED, *EPOCHS) else ""
     column = Column(name, "time", format=chosen, zone=known_zone)

@@ -223,13 +223,13 @@ def _finish(ax: Axes, title: str, time: str, *, times: bool = False) -> None:
     ax.margins(x=0.01)
 
 
-def _make_room(ax: Axes, part: float) -> None:
-    """Raise the upper end of the y-axis by a part of its length, for a legend."""
+def _make_room(ax: Axes, share: float) -> None:
+    """Raise the upper end of the y-axis by a share of its length, for a legend."""
     bottom, top = ax.get_ylim()
     if ax.get_yscale() == "log":
-        ax.set_ylim(top=top * (top / bottom) ** part)
+        ax.set_ylim(top=top * (top / bottom) ** share)
     else:
-        ax.set_ylim(top=top + part * (top - bottom))
+        ax.set_ylim(top=top + share * (top - bottom))
 
 
 def _label(
