@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.guides import fleet_example, sweep_example
-from experiments.shared.notebook import execute
+from experiments.shared.notebook import execute, without_pictures
 
 FOLDER = Path(__file__).parent.parent / "experiments" / "guides"
 GUIDES = (
@@ -49,6 +49,7 @@ def test_notebooks_run(name, needed):
                 [output["output_type"] for output in cell["outputs"]] for cell in (before, after)
             ]
             assert kinds[0] == kinds[1]
+    assert without_pictures(kept) == kept  # pictures are made when it runs, and not kept
 
 
 def test_the_sweep_script_draws_and_reports(tmp_path, capsys):

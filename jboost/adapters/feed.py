@@ -14,29 +14,27 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.interpreters.partial_eval import dce_jaxpr
 from numpy.typing import ArrayLike
 
+from jboost.adapters import programs
 from jboost.adapters.growth import carry_over
 from jboost.adapters.numbers import as_weights
+from jboost.adapters.programs import Packed, Program
 from jboost.core import Key, Learner, State, forks
 from jboost.core.learner import float_dtype
-from jboost.core.step import step
-from jboost.engine.kernel import USUAL_LEVEL, key_of, key_words, one_kernel, outermost, quickly
-from jboost.engine.layout import Layout, lay_out, put_back
+from jboost.engine.kernel import USUAL_LEVEL, key_of, key_words
+from jboost.engine.layout import Layout, lay_out
 from jboost.engine.loop import decide
 from jboost.engine.packing import Packing, SplitPacking
 from jboost.engine.pieces import platforms
 from jboost.engine.plan import Plan, Plans
 from jboost.running.run import initial
-from jboost.wrappers.intervals import Intervals
 
 QUEUE = 16  # rows: the samples that wait, and a prediction
 # One program has room for a block of rows, and takes as an argument how many of them to run. The
@@ -44,8 +42,6 @@ QUEUE = 16  # rows: the samples that wait, and a prediction
 LONGEST_BLOCK = 1024  # rows
 LARGEST_BLOCK = 2**18  # bytes
 
-MOST_PROGRAMS = 256  # programs that are remembered
-Program = Callable[..., Any]
 _plans = Plans()
 
 
@@ -64,7 +60,6 @@ class Setup(NamedTuple):
     rows: int  # for how many rows the program has room
 
 
-Packed = tuple[Array, ...]
 # How far a feed has come: the model and its state, packed; and the samples that wait, x, d and
 # weight in one array each. A NamedTuple is slower.
 _Progress = tuple[Packed, tuple[np.ndarray, ...]]
@@ -103,7 +98,7 @@ class Feed:
     def state(self) -> State:
         """The state of the model after all samples so far."""
         self._learn_queue()
-        return _state(self.setup.layout, self.setup.packing, self._progress[0])
+        return programs.state(self.setup.layout, self.setup.packing, self._progress[0])
 
     def warm_up(self) -> None:
         """Compile the program, which the first call would do otherwise."""
@@ -202,7 +197,7 @@ def _begin(key: Key, model: Learner, num_features: int, state: State) -> tuple[S
     dtype = jnp.dtype(float_dtype(both[1]))
     words, generator = key_words(key)
     if generator and not (
-        model.needs_key or _draws(Packing.of(both), generator, num_features, dtype)
+        model.needs_key or programs.draws(Packing.of(both), generator, num_features, dtype)
     ):
         # Only ``init`` took the key: the program is the one for models without a key.
         words = generator = None
@@ -212,18 +207,18 @@ def _begin(key: Key, model: Learner, num_features: int, state: State) -> tuple[S
 
     def packed(layout: Layout) -> tuple[SplitPacking, Packed]:
         packing = SplitPacking.of(jax.eval_shape(functools.partial(lay_out, layout), *both))
-        return packing, _packed(layout, packing, both)
+        return packing, programs.packed(layout, packing, both)
 
     def trace(layout: Layout) -> Any:
         packing, arrays = packed(layout)
-        return _program(packing, generator, True, USUAL_LEVEL).trace(arrays, words, block)
+        return programs.program(packing, generator, True, USUAL_LEVEL).trace(arrays, words, block)
 
     def make() -> Plan:
         return decide(both[0], both[1], platforms(np.zeros(0)), trace)
 
     plan = _plans.get(None, both, (generator, num_features, dtype), make)
     packing, arrays = packed(plan.layout)
-    program = _program(packing, generator, plan.kernel, plan.level)
+    program = programs.program(packing, generator, plan.kernel, plan.level)
     largest = float(jnp.finfo(dtype).max)
     fixed = key, model, num_features, dtype, largest, plan.layout, packing, words, program, rows
     return Setup(*fixed), (arrays, ())
@@ -241,74 +236,3 @@ def _run(
     block[-1, :2] = learned, count  # in the last row: another operand would cost a call 3 µs
     (packed, estimates), _ = setup.program(packed, setup.key_words, block)
     return packed, np.asarray(estimates)[:count]
-
-
-@functools.partial(quickly, static_argnums=(0, 1))
-def _packed(layout: Layout, packing: SplitPacking, both: tuple[Learner, State]) -> Packed:
-    return packing.pack(lay_out(layout, *both))
-
-
-@functools.partial(quickly, static_argnums=(0, 1))
-def _state(layout: Layout, packing: SplitPacking, packed: Packed) -> State:
-    return put_back(layout, packing.unpack(packed)[1])
-
-
-@functools.lru_cache(MOST_PROGRAMS)
-def _draws(packing: Packing, generator: str, num_features: int, dtype: np.dtype) -> bool:
-    """Return whether a model that needs no key uses one to learn."""
-
-    def learn(packed: Array, words: Array) -> State:
-        model, state = packing.unpack(packed)
-        x, d = jnp.zeros(num_features, dtype), jnp.zeros((), dtype)
-        return model.update(state, x, d, key=key_of(words, generator))
-
-    words = jax.random.key_data(jax.random.key(0, impl=generator))
-    program = jax.make_jaxpr(learn)(jnp.zeros(packing.width, jnp.uint32), words).jaxpr
-    _, used = dce_jaxpr(program, [True] * len(program.outvars))  # without what nothing depends on
-    return used[-1]
-
-
-@functools.lru_cache(MOST_PROGRAMS)
-def _program(packing: SplitPacking, generator: str | None, kernel: bool, level: int | None) -> Any:
-    """Return the program that runs a block of rows.
-
-    Args:
-      packing: how the model and its state are packed.
-      generator: the name of the key's random generator; None if learning draws nothing.
-      kernel: whether the program is compiled as one kernel.
-      level: the compiler's optimisation level, None for XLA's own.
-    """
-
-    def run(packed: Packed, words: Array | None, block: Array) -> tuple[Packed, Array]:
-        (model, state), key = packing.unpack(packed), key_of(words, generator)
-        learned, count = block[-1, :2].astype(jnp.int32)
-
-        def row(i: Array) -> Array:
-            return jax.lax.dynamic_index_in_dim(block, i, keepdims=False)
-
-        def with_row(estimates: Array, i: Array, *values: Array) -> Array:
-            return jax.lax.dynamic_update_index_in_dim(estimates, jnp.stack(values), i, 0)
-
-        # A step of a run: so both are compiled alike, and round alike.
-        def learn(i: Array, carried: tuple[State, Array]) -> tuple[State, Array]:
-            state, estimates = carried
-            x, d, weight = row(i)[:-2], row(i)[-2], row(i)[-1]
-            d = jnp.where(weight > 0, d, jnp.nan)  # a target that is NaN changes no state
-            after, trace = step(model, state, x, d, key, weight=weight)
-            return after, with_row(estimates, i, *[trace.prediction] * columns)
-
-        def predict(i: Array, estimates: Array) -> Array:
-            x = row(i)[:-2]
-            bounds = model.interval(state, x) if isinstance(model, Intervals) else ()
-            return with_row(estimates, i, model.predict(state, x), *bounds)
-
-        columns = 3 if isinstance(model, Intervals) else 1
-        estimates = jnp.zeros((len(block) - 1, columns), block.dtype)
-        state, estimates = jax.lax.fori_loop(0, learned, learn, (state, estimates))
-        estimates = jax.lax.fori_loop(learned, count, predict, estimates)
-        return packing.pack((model, state)), estimates
-
-    def whole(*operands: Any) -> tuple[tuple[Packed, Array], Array | None]:
-        return one_kernel(run, *operands) if kernel else (run(*operands), None)
-
-    return outermost(whole, kernel=kernel, level=level)

@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jboost import catalogue
+from jboost.adapters import tables
 from jboost.adapters.atomic import Atomic
 from jboost.adapters.feed import Feed
-from jboost.adapters.named import TIMES, Kinds, Place, expanded, is_plain
+from jboost.adapters.named import Kinds, Place, expanded, is_plain
 from jboost.adapters.numbers import as_number, as_weights
+from jboost.adapters.pairing import Pairing, matched
 from jboost.core import Learner, checks, extras
 from jboost.wrappers.intervals import Intervals
 
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
 
 # The values of the features by their names: numbers, texts, dates and times, or None.
 Features = Mapping[Any, SupportsFloat | str | datetime.date | np.datetime64 | None]
-REAL = "biuf"  # the kinds of dtypes of real numbers
-NO_TEXT = ("Boolean", "Unknown", "Object")  # columns of narwhals that may hold numbers
 FEWEST_PLACES = 16  # once columns run out; each time that they do, the model is compiled anew
 
 
@@ -40,6 +40,7 @@ class _Learned(NamedTuple):
     empty_row: np.ndarray  # the x of a sample without features
     feed: Feed | None  # None until a sample has a feature, or the regressor is warmed up
     kinds: Kinds = Kinds()  # what features hold that are not numbers
+    pairing: Pairing = Pairing()  # whether x comes in other forms to predict with and to learn from
 
 
 class OnlineRegressor(Atomic, base.MiniBatchRegressor):
@@ -55,8 +56,9 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
     text. A date or a time becomes cycles of day, week and year, and elapsed time.
 
     Models by name, and most others, scale by themselves: leave out river's ``StandardScaler``. It
-    would transform x otherwise in ``predict_one`` than in the ``learn_one`` after it, most of all
-    where a column grows with time.
+    transforms x otherwise in ``predict_one`` than in the ``learn_one`` after it. Where each
+    ``learn_one`` follows the one ``predict_one`` of its sample, and the difference is small beside
+    what x changes from sample to sample, the x of the prediction is learned.
 
     The first call compiles the model, and no later one does until the columns run out.
     ``warm_up`` does it before the first call.
@@ -100,17 +102,27 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
         self.seed = seed
         self.intervals = intervals
         self._learned = _Learned({}, np.zeros(0), None)
+        # The x of the last predictions, and what was known of pairs of x when they were made.
+        self._predicted: tuple[Pairing | None, tuple[np.ndarray, ...]] = (None, ())
 
     def learn_one(self, x: Features, y: float, w: float = 1.0) -> None:
         target = y if type(y) is float else as_number("y", y)
 
         def learn(before: _Learned) -> _Learned:
-            return self._after(before, x, target, w)
+            since, rows = self._predicted
+            return self._after(before, x, target, w, rows if since is before.pairing else ())
 
         self._replace("_learned", learn)
 
-    def _after(self, before: _Learned, x: Features, target: float, w: float) -> _Learned:
-        """Return what is known after one sample."""
+    def _after(
+        self,
+        before: _Learned,
+        x: Features,
+        target: float,
+        w: float,
+        predicted: tuple[np.ndarray, ...] = (),
+    ) -> _Learned:
+        """Return what is known after one sample, with the x of predictions just before it."""
         if any(before.kinds) or not is_plain(x):
             kinds, x = expanded(before.kinds, x, before.columns, learn=True)
             before = before._replace(kinds=kinds)
@@ -118,7 +130,8 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
         if after.feed is None:
             as_weights(w, ())
             return before
-        return after._replace(feed=after.feed.learn(_row(after, x), target, w))
+        pairing, row = matched(after.pairing, predicted, _row(after, x))
+        return after._replace(feed=after.feed.learn(row, target, w), pairing=pairing)
 
     @overload
     def predict_one(self, x: Features, with_interval: Literal[False] = False) -> float: ...
@@ -133,12 +146,16 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
             return conf.Interval(-math.inf, math.inf) if with_interval else 0.0
         if any(learned.kinds) or not is_plain(x):
             x = expanded(learned.kinds, x, learned.columns, learn=False)[1]
-        estimate, *bounds = learned.feed.predict(_row(learned, x)).tolist()
+        row = _row(learned, x)
+        since, rows = self._predicted
+        rows = (*rows[-1:], row) if since is learned.pairing else (row,)
+        self._predicted = learned.pairing, rows
+        estimate, *bounds = learned.feed.predict(row).tolist()
         return conf.Interval(*bounds) if with_interval else estimate
 
     def learn_many(self, X: IntoDataFrame, y: ArrayLike, w: ArrayLike = 1.0) -> None:
-        if (rows := _mixed_rows(X)) is not None:
-            answers = _numbers("y", np.asarray(y)).tolist()
+        if (rows := tables.mixed_rows(X)) is not None:
+            answers = tables.numbers("y", np.asarray(y)).tolist()
             each = [*zip(rows, answers, as_weights(w, (len(rows),)).tolist(), strict=True)]
 
             def learn_each(before: _Learned) -> _Learned:
@@ -148,26 +165,26 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
 
             self._replace("_learned", learn_each)
             return
-        names, values = _names_and_values(X)
-        targets, weights = _numbers("y", np.asarray(y)), as_weights(w, (len(values),))
+        names, values = tables.names_and_values(X)
+        targets, weights = tables.numbers("y", np.asarray(y)), as_weights(w, (len(values),))
 
         def learn(before: _Learned) -> _Learned:
             after = self._with_features(before, {*names})
             if after.feed is None or not len(values):
                 return after
             feed = after.feed.learn_many(_rows(after, names, values), targets, weights)
-            return after._replace(feed=feed)
+            return after._replace(feed=feed, pairing=Pairing())
 
         self._replace("_learned", learn)
 
     def predict_many(self, X: IntoDataFrame) -> Any:
-        if (rows := _mixed_rows(X)) is not None:
-            return _series(np.array([self.predict_one(row) for row in rows], np.float64), X)
-        names, values = _names_and_values(X)
+        if (rows := tables.mixed_rows(X)) is not None:
+            return tables.series(np.array([self.predict_one(row) for row in rows], np.float64), X)
+        names, values = tables.names_and_values(X)
         learned, estimates = self._learned, np.zeros(len(values))
         if learned.feed is not None and len(values):
             estimates = learned.feed.predict_many(_rows(learned, names, values))[:, 0]
-        return _series(estimates.astype(np.float64), X)
+        return tables.series(estimates.astype(np.float64), X)
 
     def warm_up(self, features: Iterable[Hashable] | int | None = None) -> Self:
         """Compile the model now, so that no call waits for the compiler.
@@ -207,7 +224,7 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
 
         There are at least so many ``places`` for columns.
         """
-        columns, empty_row, feed, kinds = learned
+        columns, empty_row, feed, kinds, pairing = learned
         if names <= columns.keys() and places <= len(empty_row):
             return learned
         new = sorted(names - columns.keys(), key=repr)
@@ -228,7 +245,7 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
         for name, column in columns.items():
             if isinstance(name, Place) and name.feature in kinds.texts:
                 empty_row[column] = 0.0  # the feature has another text, or none
-        return _Learned(columns, empty_row, feed, kinds)
+        return _Learned(columns, empty_row, feed, kinds, pairing)
 
 
 def _row(learned: _Learned, x: Features) -> np.ndarray:
@@ -244,52 +261,3 @@ def _rows(learned: _Learned, names: list[Hashable], values: np.ndarray) -> np.nd
     rows = np.tile(learned.empty_row, (len(values), 1))
     rows[:, [learned.columns[names[i]] for i in present]] = values[:, present]
     return rows
-
-
-def _mixed_rows(table: Any) -> list[dict[Hashable, Any]] | None:
-    """Return the rows of a table in which a column holds texts or times, None for other tables."""
-    if hasattr(table, "iloc"):
-        if all(dtype.kind in REAL for dtype in table.dtypes):
-            return None
-        named = {n for n in table if any(isinstance(v, (str, *TIMES)) for v in table[n])}
-        if not named:
-            return None
-        # pandas has NaN, NaT or NA where a text or a time is missing.
-        held = {n: [v if isinstance(v, (str, *TIMES)) and v == v else None for v in table[n]]
-                for n in named}  # fmt: skip
-        numbers = _names_and_values(table.drop(columns=[*named]))
-        columns = held | dict(zip(numbers[0], numbers[1].T.tolist(), strict=True))
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    wrapped = extras.need("narwhals", "io").from_native(table, eager_only=True)
-    numeric = all(dtype.is_numeric() or str(dtype) in NO_TEXT for dtype in wrapped.schema.values())
-    return None if numeric else list(wrapped.iter_rows(named=True))
-
-
-def _names_and_values(table: Any) -> tuple[list[Hashable], np.ndarray]:
-    """Return the names of a table's columns, and its numbers."""
-    if hasattr(table, "iloc"):  # only pandas can turn all of its kinds of missing values into NaN
-        real = all(dtype.kind in REAL for dtype in table.dtypes)
-        values = table.to_numpy(dtype=np.float64 if real else object, na_value=np.nan)
-        names, arrays = list(table.columns), values.T
-    else:
-        wrapped = extras.need("narwhals", "io").from_native(table, eager_only=True)
-        names = list(wrapped.columns)
-        arrays = [column.to_numpy() for column in wrapped.iter_columns()]
-    columns = [_numbers(name, array) for name, array in zip(names, arrays, strict=True)]
-    return names, np.array(columns).T.reshape(len(table), len(names))
-
-
-def _numbers(name: Hashable, values: np.ndarray) -> np.ndarray:
-    """Return a column of a table, or the targets, as float64."""
-    if values.dtype.kind in REAL and values.ndim == 1:
-        return values.astype(np.float64)
-    return np.array([as_number(name, value) for value in values], np.float64)
-
-
-def _series(values: np.ndarray, table: IntoDataFrame) -> Any:
-    """Return numbers as a column of the library that made the table, with the table's index."""
-    nw = extras.need("narwhals", "io")
-    wrapped = nw.from_native(table, eager_only=True)
-    series = nw.new_series("prediction", values, backend=nw.get_native_namespace(wrapped))
-    index = nw.maybe_get_index(wrapped)
-    return (series if index is None else nw.maybe_set_index(series, index=index)).to_native()

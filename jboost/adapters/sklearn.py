@@ -227,13 +227,13 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
 
         A model that was given by its name becomes the learner with these settings.
         """
-        own = {name: value for name, value in params.items() if not name.startswith("model__")}
-        super().set_params(**own)
-        nested = {n.removeprefix("model__"): v for n, v in params.items() if n not in own}
+        direct = {name: value for name, value in params.items() if not name.startswith("model__")}
+        super().set_params(**direct)
+        nested = {n.removeprefix("model__"): v for n, v in params.items() if n not in direct}
         if nested and isinstance(self.model, Learner):
             names = [name.replace("__", ".") for name in nested]
             places = leaves.places(self.model, names)
-            self.model = leaves.put(self.model, places.values(), nested.values())
+            self.model = leaves.put_checked(self.model, places.values(), nested.values())
         elif nested:
             name = self.model if isinstance(self.model, str) else catalogue.DEFAULT
             self.model = catalogue.named(name, nested)

@@ -72,8 +72,8 @@ def add_text(data: terminal.Options) -> None:
     option(data, "--id", "COL,…", text, column_names, dest="ids", **terminal.REPEATABLE)
     text = "a row that cannot be read: stop there (raise, the default), or say so and go on (skip)"
     data.add_argument("--bad-rows", choices=["raise", "skip"], default="raise", help=text)
-    option(data, "--delimiter", "C", r"between fields (default: a comma); '\t' is a tab")
-    option(data, "--decimal", "C", "before decimals (default: a point)")
+    option(data, "--delimiter", "C", r"between fields (default: as line 1 has it); '\t' is a tab")
+    option(data, "--decimal", "C", "before decimals (default: as the numbers have it)")
     option(data, "--encoding", "NAME", "of the text (default: utf-8)")
     text = "the first line has no names; call columns 1, 2, …"
     data.add_argument("--no-header", action="store_true", help=text)

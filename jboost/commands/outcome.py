@@ -1,41 +1,29 @@
-"""The outcome of ``jboost run``: the live line, the closing table, the picture and the page."""
+"""The outcome of ``jboost run``: what it has counted, the live line and the closing table."""
 
 from __future__ import annotations
 
 import math
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jboost import catalogue, plots
+from jboost import catalogue
 from jboost.automatic import experts
-from jboost.checkpoints.atomic import replacing
-from jboost.commands.terminal import DONE, FAILED, print_error, say
+from jboost.commands.terminal import say
 from jboost.core import Learner
-from jboost.core.extras import MissingExtra
 from jboost.core.numerics import LARGEST
-from jboost.core.outline import outline
 from jboost.core.progress import duration, percent
 from jboost.files.columns import NUMERIC, Columns
 from jboost.files.encoding import Labels
-from jboost.reports import page, pictures
 from jboost.reports.accounts import Bands, Learners, Watch
 from jboost.reports.tally import Tally
 from jboost.running.blocks import Block
 
 HEAD = ["", "MSE", "RMSE", "MAE", "ratio to mean"]  # the last: MSE over the running mean's
-LEGEND = (
-    "λ: how much a learner is to learn from a sample; z: how much its estimate counts; share: its "
-    "part in what the prediction has in common with the answers. Means of rows looked at now and "
-    "then."
-)
 MISSING_TEXTS = {  # by --missing: what becomes of missing inputs, and which rows count no error
     "impute": ("filled in from the past", "without an answer"),
     "skip": ("rows with missing inputs are not learned", "without an answer or an input"),
@@ -91,8 +79,8 @@ class Outcome:
         in_order = not self.tally.back
         self.tally.add(block, labels.instants)
         if in_order and self.tally.back:
-            place = f"within the rows {block.start + 1:,} to {block.start + len(block.targets):,}"
-            say(f"rows are not in the order of time, first {place}: the past may know the future")
+            rows = f"within the rows {block.start + 1:,} to {block.start + len(block.targets):,}"
+            say(f"rows are not in the order of time, first {rows}: the past may know the future")
         if self.bands is not None:
             self.bands.add(block, labels.instants)
         if self.learners is not None:
@@ -151,12 +139,12 @@ def show(done: Outcome, *, on_stderr: bool) -> None:
 
     Where predictions go to standard output, the table goes to standard error too.
     """
-    rows = _table(done)
+    rows = table(done)
     first = max(len(row[0]) for row in rows)
-    say(f"{_summary(done)}; {done.rate:,.0f} rows/s")
+    say(f"{summary(done)}; {done.rate:,.0f} rows/s")
     if done.bands is not None:
         say(coverage_text(done.bands))
-    for sentence in _advice(done):
+    for sentence in advice(done):
         say(sentence)
     sys.stderr.flush()
     for row in (HEAD, *rows):
@@ -164,7 +152,7 @@ def show(done: Outcome, *, on_stderr: bool) -> None:
         print(line, file=sys.stderr if on_stderr else sys.stdout, flush=True)
 
 
-def _advice(done: Outcome) -> list[str]:
+def advice(done: Outcome) -> list[str]:
     """Say which control did better than the model, and what to try."""
     mse = done.tally.mse
     best = min(mse, key=lambda name: mse[name])
@@ -178,19 +166,6 @@ def _advice(done: Outcome) -> list[str]:
     return [f"{beaten}. Try {'; '.join(tries)}"]
 
 
-def write(done: Outcome, plot: Path | None, report: Path | None) -> int:
-    """Write the picture and the page that were asked for, and return the exit status."""
-    status = DONE
-    for path, write_to in ((plot, _write_picture), (report, _write_page)):
-        try:
-            if path is not None:
-                write_to(done, path)
-        except (MissingExtra, OSError, ValueError) as error:
-            print_error(f"{path} could not be written: {getattr(error, 'strerror', None) or error}")
-            status = FAILED
-    return status
-
-
 def coverage_text(bands: Bands) -> str:
     """Return how many answers lay inside the intervals, in words."""
     if math.isnan(bands.covered):
@@ -201,7 +176,7 @@ def coverage_text(bands: Bands) -> str:
     )
 
 
-def _table(done: Outcome) -> list[list[str]]:
+def table(done: Outcome) -> list[list[str]]:
     """Return the errors of the model and the controls, and their ratio to the running mean's."""
     mse, mae = done.tally.mse, done.tally.mae
     mean = mse["running mean"] or math.nan
@@ -211,7 +186,7 @@ def _table(done: Outcome) -> list[list[str]]:
     ]
 
 
-def _summary(done: Outcome) -> str:
+def summary(done: Outcome) -> str:
     """Return how many rows there were, and of what use, in words."""
     text, unscored = f"{done.rows:,} rows", done.rows - done.tally.scored
     if done.skipped:
@@ -226,81 +201,3 @@ def _summary(done: Outcome) -> str:
         names = ", ".join(repr(done.columns.names[i]) for i in done.unused)
         text += f", no number that can be used (below 1e15) in {names:.200}"
     return text
-
-
-def _drawings(done: Outcome) -> dict[str, tuple[str, Callable[..., pictures.TwoAxes]]]:
-    """Return what there is to draw: by heading, a description and the function that draws it."""
-    text = "mean squared error over time, so far and of each span"
-    curves, when = done.tally.curves(), done.tally.when
-    draw: Callable[..., pictures.TwoAxes] = partial(pictures.error_over_time, curves, when=when)
-    drawings = {"Over time": (text, draw)}
-    if done.bands is not None:
-        text = "the last predictions with their intervals, and the part of the answers inside"
-        drawings["Intervals"] = text, partial(pictures.intervals_over_time, done.bands)
-    if done.learners is not None:
-        draw = partial(pictures.learners_of, done.learners, names=done.learner_names)
-        drawings["Learners"] = "what each learner did over time", draw
-    return drawings
-
-
-def _write_picture(done: Outcome, path: Path) -> None:
-    drawings = _drawings(done).values()
-    figure, axes = plots.rows(len(drawings))
-    for (_, draw), two_axes in zip(drawings, axes, strict=True):
-        draw(axes=two_axes)
-    figure.suptitle(done.title, fontsize="medium")
-    plots.save(figure, path)
-
-
-def _learners_table(learners: Learners, names: list[str] | None) -> str:
-    """Return the table of the learners, without λ where every λ is 1."""
-    table = learners.table
-    head, shown = ["learner", "mean λ", "mean z", "share"], [1, 2, 3]
-    legend = LEGEND
-    if np.nanmin(table[:, 1]) == 1:
-        del head[1], shown[0]
-        legend = legend.partition("; ")[2]
-    rows = [
-        [names[int(row[0]) - 1] if names else f"{row[0]:.0f}", *map("{:.3f}".format, row[shown])]
-        for row in table
-    ]
-    return page.text(legend) + page.table(head, rows)
-
-
-def _write_page(done: Outcome, path: Path) -> None:
-    drawn = {}
-    for heading, (description, draw) in _drawings(done).items():
-        try:
-            drawn[heading] = page.image(draw()[0].figure, description)
-        except MissingExtra as error:
-            drawn[heading] = page.text(f"No picture: {error}.")
-    if done.bands is not None:
-        drawn["Intervals"] = page.text(coverage_text(done.bands)) + drawn["Intervals"]
-    if done.learners is not None:
-        drawn["Learners"] += _learners_table(done.learners, done.learner_names)
-    columns, unscored = done.columns, done.rows - done.tally.scored
-    data = {
-        "file": done.file,
-        "target": columns.target,
-        "numbers": ", ".join(c.name for c in columns.inputs if c.kind == "number"),
-        **{c.name: str(c).removeprefix(c.name).strip(" ()") for c in columns.inputs
-           if c.kind != "number"},
-        "notes": ". ".join(columns.notes),
-        "time": columns.time.name if columns.time else "",
-        "rows": f"{done.rows:,}",
-        "nothing learned from": f"{done.skipped:,}" if done.skipped else "",
-        MISSING_TEXTS[done.missing][1]: f"{unscored:,}" if unscored else "",
-        "could not be read": f"{done.bad:,}" if done.bad else "",
-        "missing inputs": MISSING_TEXTS[done.missing][0],
-    }  # fmt: skip
-    data = {name: text for name, text in data.items() if text}  # what says nothing is left out
-    said = ". ".join([_summary(done), *_advice(done)])
-    sections = [
-        ("Errors", page.table(HEAD, _table(done)) + page.text(said)),
-        *drawn.items(),
-        ("Data", page.table([], map(list, data.items()))),
-        ("Model", page.table([], [["name", done.name]]) + page.text(outline(done.model), "pre")),
-        ("Made with", page.text(f"jboost {version('jboost')}, jax {version('jax')}")),
-    ]
-    with replacing(path) as file:
-        file.write(page.page(done.title, sections).encode())

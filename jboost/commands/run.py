@@ -15,7 +15,7 @@ import numpy as np
 
 from jboost import catalogue
 from jboost.checkpoints import checkpoint
-from jboost.commands import options, outcome, terminal
+from jboost.commands import documents, options, outcome, terminal
 from jboost.commands.outcome import Outcome
 from jboost.commands.terminal import FAILED, WRONG_USAGE, CommandError, explaining, option
 from jboost.core import Learner, checks
@@ -124,7 +124,7 @@ def _run(args: argparse.Namespace) -> int:
     if not done.rows:
         raise CommandError(f"{args.file} has no rows", terminal.BAD_DATA)
     outcome.show(done, on_stderr=args.predictions == "-")
-    return outcome.write(done, args.plot, args.report)
+    return documents.write(done, args.plot, args.report)
 
 
 def _read_checkpoint(args: argparse.Namespace) -> Outcome | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from jboost.core import checks
 from jboost.files import columns as table_columns
-from jboost.files import times
+from jboost.files import time_formats, times
 from jboost.files.columns import BUCKETS, Column, Columns, DataError, RawBlock, text_codes
 from jboost.files.numerals import looks_like_a_number, reads_as_number
 from jboost.files.reader import Reader, advice, kind_of
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 FEWEST_ROWS = 20  # with fewer, the number of different texts tells nothing of those to come
 MOST_PLACES = 64  # for the texts of a column, unless a user asks for more
 UNLIKE = 50, 0.5  # texts of which so many, and more than so many of all, differ name single rows
+
+_LIKE_A_DATE = re.compile(r"\d{2}.*[-/:. T].*\d{2}")
 
 
 class Wishes(NamedTuple):
@@ -49,7 +52,7 @@ def choose_columns(reader: Reader, target: str, wishes: Wishes) -> Columns:
     asked += () if wishes.time is None else (wishes.time,)
     table_columns.refuse_unknown(asked, names, label)
     _check_target(target, sample, reader)
-    inputs, notes, time = [], [], None
+    inputs, notes, time = [], [*reader.notes], None
     without = {target, *wishes.drop, *wishes.ids}
     for name in names:
         if name in without and name != wishes.time:
@@ -61,6 +64,9 @@ def choose_columns(reader: Reader, target: str, wishes: Wishes) -> Columns:
             notes.append(_unlike(name, sample))
         elif name not in without:
             inputs.append(column)
+    inputs = time_formats.joined(inputs, sample.table)
+    if time is not None:
+        time = next((c for c in inputs if time.name in c.parts), time)
     found = [c for c in inputs if c.kind == "time" and c.cycles != ("day",)]
     if time is None and found:
         time = found[0]
@@ -72,7 +78,7 @@ def choose_columns(reader: Reader, target: str, wishes: Wishes) -> Columns:
         raise DataError("; ".join([problem, *notes]))
     step = 0
     if time is not None:
-        step = times.step_between(times.read(sample.table.column(time.name), time).instants)
+        step = time_formats.step_between(times.read(sample.table, time).instants)
     return Columns(target, tuple(inputs), time, step, tuple(wishes.ids), notes=tuple(notes))
 
 
@@ -81,7 +87,7 @@ def describe(name: str, values: pa.ChunkedArray, label: str, buckets: int | None
     kind = kind_of(name, values.type, label)
     if kind == "category":
         return Column(name, kind, buckets or _places(values))
-    time = times.recognise(name, values, None, "", True, label) if kind == "time" else None
+    time = time_formats.recognise(name, values, None, "", True, label) if kind == "time" else None
     return time or Column(name, kind)
 
 
@@ -94,16 +100,18 @@ def _column(name: str, sample: RawBlock, reader: Reader, wishes: Wishes) -> Colu
         return Column(name, "ordinal", values=tuple(wishes.ordinal[name]))
     asked = name == wishes.time
     form = wishes.date_format
-    time = times.recognise(name, values, form, wishes.time_zone, asked, label)
+    time = time_formats.recognise(name, values, form, wishes.time_zone, asked, label)
     if time is None and form is not None:  # it is the format of another column
-        time = times.recognise(name, values, None, wishes.time_zone, asked, label)
+        time = time_formats.recognise(name, values, None, wishes.time_zone, asked, label)
     if time is not None:
         return time
     kind = kind_of(name, values.type, label)
     if kind != "category":
         return Column(name, kind)
-    if reader.tolerant and _mostly_numbers(values, reader.decimal):
-        return Column(name, "number")
+    if reader.tolerant:
+        for likely, test in (("number", _number_test(reader)), ("boolean", _is_boolean)):
+            if _mostly(values, test):
+                return Column(name, likely)
     _refuse_numbers(name, sample, reader.decimal, advice(False))
     if _names_rows(values):
         return None
@@ -115,7 +123,8 @@ def _check_target(target: str, sample: RawBlock, reader: Reader) -> None:
     values = sample.table.column(target)
     kind = kind_of(target, values.type, reader.label)
     if kind == "category":
-        if reader.tolerant and _mostly_numbers(values, reader.decimal):
+        few = len(values) - values.null_count < FEWEST_ROWS  # as a live feed begins
+        if reader.tolerant and (few or _mostly(values, _number_test(reader))):
             return
         _refuse_numbers(target, sample, reader.decimal, advice(True))
     if kind != "number":
@@ -138,22 +147,34 @@ def _different(values: pa.ChunkedArray) -> int:
 
 def _names_rows(values: pa.ChunkedArray) -> bool:
     """Whether nearly each row has another text, as identifiers and remarks do."""
-    least, part = UNLIKE
+    least, share = UNLIKE
     there = len(values) - values.null_count
-    return there > least and _different(values) > max(least, part * there)
+    return there > least and _different(values) > max(least, share * there)
 
 
 def _unlike(name: str, sample: RawBlock) -> str:
     values = sample.table.column(name)
     counts = f"{_different(values):,} different texts in {len(values):,} rows"
     advised = f"pass --category {name} to learn from it, or --drop {name}"
+    first = next((text for text in values.to_pylist() if text is not None), "")
+    if _LIKE_A_DATE.search(first):
+        advised += f"; if {first!r:.40} is a time, pass --time {name} and --date-format"
     return f"{name} has {counts}, like an identifier, and is left out; {advised}"
 
 
-def _mostly_numbers(values: pa.ChunkedArray, decimal: str | None) -> bool:
+def _mostly(values: pa.ChunkedArray, test: Callable[[str], bool]) -> bool:
+    """Whether more than half of the texts pass a test."""
     codes, texts = text_codes(values)
-    reads = np.array([text is not None and reads_as_number(text, decimal or ".") for text in texts])
-    return bool(len(texts)) and 2 * int(reads[codes[codes >= 0]].sum()) > int((codes >= 0).sum())
+    passes = np.array([text is not None and test(text) for text in texts], bool)
+    return 2 * int(passes[codes[codes >= 0]].sum()) > int((codes >= 0).sum())
+
+
+def _number_test(reader: Reader) -> Callable[[str], bool]:
+    return lambda text: reads_as_number(text, reader.decimal or ".")
+
+
+def _is_boolean(text: str) -> bool:
+    return text.lower() in ("true", "false")
 
 
 def _refuse_numbers(name: str, sample: RawBlock, decimal: str | None, advised: str) -> None:

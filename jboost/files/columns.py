@@ -45,7 +45,14 @@ PlaceOf = Callable[[int], str]  # says, for an error, where a row of a block sta
 
 
 class DataError(ValueError):
-    """Something is wrong with the data. The message is one sentence that says what, and where."""
+    """Something is wrong with the data. The message is one sentence that says what, and where.
+
+    ``advice`` on what a user can do follows it, after a semicolon; ``problem`` is without it.
+    """
+
+    def __init__(self, problem: str, advice: str = ""):
+        super().__init__("; ".join(filter(None, (problem, advice))))
+        self.problem = problem
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,12 @@ class Column:
     zone: str = ""  # the time zone of the clock whose cycles matter; "" where times have none
     cycles: tuple[str, ...] = ()  # what times become, of :data:`.calendar.CYCLES`
     origin: int = 0  # from when on elapsed time counts, in microseconds since 1970
+    parts: tuple[str, ...] = ()  # the columns that make this time, where they are several
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names of the columns of the table that it is read from."""
+        return self.parts or (self.name,)
 
     @property
     def width(self) -> int:
@@ -78,13 +91,14 @@ class Column:
         taken, texts = len(self.values), f"text in {self.buckets:,} columns"
         if taken:
             texts += f", {taken:,} of them taken" if taken < self.buckets else ", all taken"
+        whole = f"time of {len(self.parts)} columns" if self.parts else "time"
         details = {
             "number": "",
             "boolean": " (true or false)",
             "category": f" ({texts})",
             "hashed": f" (text, hashed to {self.buckets} columns)",
             "ordinal": f" (ordinal: {' < '.join(self.values)})",
-            "time": f" (time, {self.format}: {', '.join(self.cycles)}, in {self.width} columns)",
+            "time": f" ({whole}, {self.format}: {', '.join(self.cycles)}, in {self.width} columns)",
         }
         return self.name + details[self.kind]
 
@@ -138,7 +152,7 @@ class Columns:
     @property
     def labels(self) -> list[str]:
         """The names of the columns that label the rows: the time, and the ids."""
-        return [*dict.fromkeys(([self.time.name] if self.time else []) + [*self.ids])]
+        return [*dict.fromkeys((*(self.time.sources if self.time else ()), *self.ids))]
 
     @property
     def kinds(self) -> dict[str, str]:
@@ -148,8 +162,8 @@ class Columns:
         """
         kinds = dict.fromkeys(self.ids, "label")
         if self.time is not None:
-            kinds[self.time.name] = "time"
-        kinds |= {column.name: column.kind for column in self.inputs}
+            kinds |= dict.fromkeys(self.time.sources, "time")
+        kinds |= {name: column.kind for column in self.inputs for name in column.sources}
         kinds.pop(self.target, None)
         return kinds | {self.target: "number"}
 
@@ -234,21 +248,23 @@ def _column_from_dict(described: object) -> Column:
             **rest,
         }:
             found = [rest.get(field, default) for field, default in _TIME_FIELDS.items()]
-            form, zone, cycles, origin = found
+            form, zone, cycles, origin, parts = found
         case _:
             raise _no_column(described)
     typed = isinstance(form, str) and isinstance(zone, str) and isinstance(origin, int)
     listed = isinstance(cycles, (list, tuple)) and {*cycles} <= {*calendar.CYCLES}
-    texts = all(isinstance(value, str) for value in values)
+    listed = listed and isinstance(parts, (list, tuple)) and (kind == "time" or not parts)
+    texts = all(isinstance(value, str) for value in (*values, *(parts if listed else ())))
     size_fits = buckets >= 2 if kind in PLACED else buckets == 0
     fits = kind != "category" or len({*values}) == len(values) <= buckets
     cyclic = bool(form and cycles) == (kind == "time")
     if not (kind in KINDS and typed and listed and texts and size_fits and fits and cyclic):
         raise _no_column(described)
-    return Column(name, kind, buckets, tuple(values), form, zone, tuple(cycles), origin)
+    lists = tuple(cycles), origin, tuple(parts)
+    return Column(name, kind, buckets, tuple(values), form, zone, *lists)
 
 
-_TIME_FIELDS: dict[str, Any] = {"format": "", "zone": "", "cycles": (), "origin": 0}
+_TIME_FIELDS: dict[str, Any] = {"format": "", "zone": "", "cycles": (), "origin": 0, "parts": ()}
 
 
 def _no_column(described: object) -> DataError:

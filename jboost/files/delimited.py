@@ -9,14 +9,15 @@ from __future__ import annotations
 import csv
 import itertools
 from collections.abc import Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jboost.core import extras
 from jboost.files import columns as table_columns
-from jboost.files import reader
+from jboost.files import dialect, reader
 from jboost.files.columns import MOST_COLUMNS, Columns, DataError, RawBlock
+from jboost.files.dialect import DELIMITERS, TextFormat
 from jboost.files.encoding import BadRows
 from jboost.files.lines import Lines, Text
 from jboost.files.numerals import MISSING, numbers_in, plain, reads_as_number
@@ -30,17 +31,6 @@ if TYPE_CHECKING:
 THREADED_BYTES = 2**18
 SAMPLE_BYTES = 2**20  # of the first block, from which it is decided what the columns hold
 BOOLEANS = ("true", "false", "0", "1")
-DELIMITERS = {"\t": "a tab", ";": "a semicolon", "|": "a bar", ",": "a comma", " ": "a space"}
-ESCAPES = {r"\t": "\t", "tab": "\t", "space": " "}  # delimiters that are hard to type, by name
-
-
-class TextFormat(NamedTuple):
-    """How a text file is written; None is for the default."""
-
-    delimiter: str | None = None  # between fields; by default a comma, in a .tsv file a tab
-    decimal: str | None = None  # the sign before decimals; by default a point
-    encoding: str | None = None  # any that extends ASCII; by default UTF-8
-    header: bool | None = None  # whether line 1 names the columns; else they are "1", "2", …
 
 
 class Delimited(Reader):
@@ -55,15 +45,11 @@ class Delimited(Reader):
     def __init__(self, text: Text, text_format: TextFormat, bad_rows: BadRows):
         self._text, self._bad_rows, self.tolerant = text, bad_rows, bad_rows.allowed
         self.live, self.label = text.live, text.label
-        tabs = text.name.endswith((".tsv", ".tab"))
-        delimiter = text_format.delimiter or ("\t" if tabs else ",")
-        self._delimiter = ESCAPES.get(delimiter, delimiter)
-        self.decimal = self._decimal = text_format.decimal or "."
+        self._delimiter, self._decimal, self.notes = dialect.signs(text, text_format)
+        self.decimal = self._decimal
         self._header = text_format.header is not False
-        for name, sign in (("delimiter", self._delimiter), ("decimal", self.decimal)):
-            if len(sign) != 1 or not sign.isascii():
-                raise ValueError(f"{name} must be one character of ASCII; got {sign!r}")
         self.names: list[str] = []
+        self._nameless: set[str] = set()  # the numbers of columns whose header is blank
         self._lines = self._below_header()
         self._sample = next(self._lines, Lines(0, b""))
         if not self._sample.text:
@@ -73,8 +59,6 @@ class Delimited(Reader):
 
     def sample(self) -> RawBlock:
         pa, block = extras.need("pyarrow", "io"), self._sampled()
-        if pa.binary() in block.table.schema.types:
-            self._refuse(self._sample, {}, "the text is not in UTF-8")
         # Times stay as they are written: what they are is decided from the text.
         temporal = [f.name for f in block.table.schema if pa.types.is_temporal(f.type)]
         as_text = self._sampled(dict.fromkeys(temporal, "text")).table if temporal else block.table
@@ -83,7 +67,10 @@ class Delimited(Reader):
             # Arrow takes a column for text because of a number that it cannot read.
             values = as_text.column(name) if name in temporal else values
             numbers = self._numbers_in(values) if reader.holds_text(values.type) else None
-            columns[name] = values if numbers is None else numbers
+            if name not in self._nameless or values.null_count < len(values):
+                columns[name] = values if numbers is None else numbers
+        if empty := ", ".join(name for name in self.names if name not in columns):
+            self.notes += (f"columns without a name and without values are left out: {empty}",)
         return block._replace(table=pa.table(columns))
 
     def _sampled(self, kinds: Mapping[str, str] = {}) -> RawBlock:
@@ -92,6 +79,11 @@ class Delimited(Reader):
         if lines.delimiter is None and most:  # every line is a row: some of them are enough
             lines = lines._replace(text=lines.text[:most])
         first = next(self._parsed(lines, kinds, said=False))
+        binary = extras.need("pyarrow", "io").binary()
+        if isinstance(first, RawBlock) and binary in first.table.schema.types:
+            if not self.tolerant:
+                self._refuse(lines, {}, "the text is not in UTF-8")
+            first = next(self._row_by_row(lines, kinds, "the text is not in UTF-8", False))
         if isinstance(first, DataError):
             raise first
         return first
@@ -134,6 +126,7 @@ class Delimited(Reader):
         if not self._header:
             return [str(i) for i in range(1, len(fields) + 1)]
         names = [field.strip() or str(i) for i, field in enumerate(fields, start=1)]
+        self._nameless = {name for name, f in zip(names, fields, strict=True) if not f.strip()}
         if all(map(reads_as_number, fields)):
             raise DataError(
                 f"{where} holds numbers where names are wanted; pass --no-header if it has none"
@@ -151,7 +144,8 @@ class Delimited(Reader):
         """Return the fields of a line, as many as there are columns."""
         text, where = self._text.decoded(line, number), f"{self.label}, line {number}"
         if "\r" in text.replace("\r\n", "\n"):
-            raise DataError(f"{where} has a carriage return within it; end lines with line feeds")
+            problem, advice = "a carriage return within it", "end lines with line feeds"
+            raise DataError(f"{where} has {problem}", advice)
         count, fields = text.count(self._delimiter) + 1, []
         if count <= MOST_COLUMNS:  # to split more would take much memory
             try:
@@ -163,7 +157,7 @@ class Delimited(Reader):
         if self.names and count != len(self.names):
             expected = f"{'the header' if self._header else 'line 1'} has {len(self.names)}"
             advice = "correct it, or pass --bad-rows skip"
-            raise DataError(f"{where} has {count:,} fields where {expected}; {advice}")
+            raise DataError(f"{where} has {count:,} fields where {expected}", advice)
         if count > MOST_COLUMNS:
             raise DataError(f"{where} has {count:,} columns; at most {MOST_COLUMNS:,} are read")
         return fields
@@ -230,7 +224,7 @@ class Delimited(Reader):
             include_columns=[*kinds],
             null_values=MISSING,
             strings_can_be_null=True,
-            decimal_point=self.decimal,
+            decimal_point=self._decimal,
         )
         quoted = b'"' in lines.text  # without quotations Arrow is faster
         parse = arrow_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=quoted)
@@ -269,7 +263,7 @@ class Delimited(Reader):
                 expected = "true or false" if number_fits else "a number"
                 problem = f"{field!r:.60} in the column {name!r} is not {expected}"
                 advised = reader.advice(name == target)
-                return DataError(f"{self.label}, line {number}: {problem}; {advised}")
+                return DataError(f"{self.label}, line {number}: {problem}", advised)
         return None
 
     def _refuse(self, lines: Lines, kinds: Mapping[str, str], reason: str) -> None:

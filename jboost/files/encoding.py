@@ -48,7 +48,7 @@ class BadRows:
         """Raise the error, or say what was wrong with the row."""
         if self._say is None:
             raise error
-        self._say(f"{error}; the row is left out")
+        self._say(f"{error.problem}; the row is left out")
 
 
 class Labels(NamedTuple):
@@ -133,10 +133,10 @@ class Encoder:
         read: dict[str, times.Times] = {}
         for column in (*([columns.time] if columns.time else []), *columns.inputs):
             if column.kind == "time" and column.name not in read:
-                read[column.name] = times.read(table.column(column.name), column)
+                read[column.name] = times.read(table, column)
                 self._refuse_times(column, block, read[column.name].odd, bad)
         if columns.time is not None:
-            labels = {columns.time.name: table.column(columns.time.name)} | labels
+            labels = {name: table.column(name) for name in columns.time.sources} | labels
             instants = read[columns.time.name].instants
         with np.errstate(all="ignore"):  # a number too large for float32 becomes infinite
             for column in columns.inputs:
@@ -201,8 +201,8 @@ class Encoder:
             value = f"{texts[codes[row]]!r:.60} in the column {column.name!r}"
             order = ", ".join(column.values)
             if not bad[row]:
-                error = DataError(f"{block.place_of(row)}: {value} is none of {order}")
-                self._bad_rows.add(error)
+                problem = f"{block.place_of(row)}: {value} is none of {order}"
+                self._bad_rows.add(DataError(problem))
             bad[row] = True
         x[:, 0] = np.where(ranks == ranks_of[None], np.nan, ranks)
 
@@ -212,10 +212,10 @@ class Encoder:
         """Refuse what is no time, or mark its rows as bad."""
         for row in odd.tolist():
             if not bad[row]:
-                value = f"{block.table.column(column.name)[row].as_py()!r:.60}"
+                value = f"{times.written(block.table.slice(row, 1), column)[0].as_py()!r:.60}"
                 problem = f"{value} in the column {column.name!r} is no time like {column.format}"
                 advice = "correct it, or pass --date-format, or --bad-rows skip"
-                self._bad_rows.add(DataError(f"{block.place_of(row)}: {problem}; {advice}"))
+                self._bad_rows.add(DataError(f"{block.place_of(row)}: {problem}", advice))
             bad[row] = True
 
 

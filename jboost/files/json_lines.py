@@ -18,6 +18,8 @@ from jboost.files.reader import Reader, kinds_in
 
 Row = dict[str, Any]
 _EMPTY: Row = {}
+BLOCK_NUMBERS = 2**20  # of a block: rows times columns
+FEWEST_ROWS = 16  # of a block, however many columns there are
 
 
 class JsonLines(Reader):
@@ -39,12 +41,21 @@ class JsonLines(Reader):
         self._sample = next(self._lines, Lines(0, b""))
         if not self.live:
             self._lines.close()
-        rows = (self._row(*line) for line in self._sample.rows())
-        self._first = [row for row in rows if isinstance(row, dict)]
+        self._numbers: list[int] = []
+        self._first: list[Row] = []  # those of the sample that can be read, with their numbers
+        names: dict[str, None] = {}
+        for number, line in self._sample.rows():
+            row = self._row(number, line)
+            if isinstance(row, dict):
+                self._numbers.append(number)
+                self._first.append(row)
+                names |= dict.fromkeys(row)
+            if len(self._first) * len(names) > BLOCK_NUMBERS:
+                break
         if not self._first:
             wrong = next(self._row(*line) for line in self._sample.rows())
             raise wrong if isinstance(wrong, DataError) else DataError(f"{self.label} is empty")
-        self._names = list(dict.fromkeys(key for row in self._first for key in row))
+        self._names = list(names)
         table_columns.refuse_names(self._names, self.label)
 
     def sample(self) -> RawBlock:
@@ -63,33 +74,41 @@ class JsonLines(Reader):
                 )
             else:
                 arrays[name] = _numbers(values)
-        numbers = [number for number, _ in self._sample.rows()]
-        return RawBlock(pa.table(arrays), lambda i: f"{self.label}, line {numbers[i]}")
+        return RawBlock(pa.table(arrays), lambda i: f"{self.label}, line {self._numbers[i]}")
 
     def blocks(self, columns: Columns, position: int) -> Iterator[RawBlock]:
         kinds = kinds_in(columns, {*self._names, *columns.kinds}, self.label)
         if self.live:
             position, blocks = 0, itertools.chain([self._sample], self._lines)
         else:
-            blocks = self._text.blocks()
+            blocks = (lines for lines in self._text.blocks() if lines.text.strip())
         row = 0
         for lines in blocks:
             end = row + lines.count_rows()
             self.total = end / self._text.share if self._text.share else None
             if end > position:
-                for block in self._parsed(lines, kinds):
+                for block in self._parsed(lines, kinds, BLOCK_NUMBERS // columns.width):
                     if isinstance(block, DataError):
                         raise block
                     skipped = max(position - row, 0)
-                    if block.table.num_rows > skipped:
+                    row += block.table.num_rows
+                    if row > position:
                         yield block.after(skipped) if skipped else block
             row = end
         reader.refuse_short(self.label, row, position)
 
-    def _parsed(self, lines: Lines, kinds: Mapping[str, str]) -> Iterator[RawBlock | DataError]:
-        """Yield the rows before the first that is bad, and then an error, if there is one."""
+    def _parsed(
+        self, lines: Lines, kinds: Mapping[str, str], most: int
+    ) -> Iterator[RawBlock | DataError]:
+        """Yield the rows before the first that is bad, and then an error, if there is one.
+
+        A block has at most ``most`` rows, or a few more: objects of few keys may have many columns.
+        """
         rows, numbers, bad, wrong = [], [], [], None
         for number, line in lines.rows():
+            if len(rows) >= max(most, FEWEST_ROWS):
+                yield self._block(rows, numbers, bad, kinds)
+                rows, numbers, bad = [], [], []
             row = self._row(number, line)
             if isinstance(row, dict):
                 row = self._fitting(row, kinds, number)
@@ -103,10 +122,15 @@ class JsonLines(Reader):
             rows.append(row)
             numbers.append(number)
         if rows:
-            place_of: PlaceOf = lambda i: f"{self.label}, line {numbers[i]}"  # noqa: E731
-            yield RawBlock(_table(rows, kinds), place_of, tuple(bad))
+            yield self._block(rows, numbers, bad, kinds)
         if wrong is not None:
             yield wrong
+
+    def _block(
+        self, rows: list[Row], numbers: list[int], bad: list[int], kinds: Mapping[str, str]
+    ) -> RawBlock:
+        place_of: PlaceOf = lambda i: f"{self.label}, line {numbers[i]}"  # noqa: E731
+        return RawBlock(_table(rows, kinds), place_of, tuple(bad))
 
     def _row(self, number: int, line: bytes) -> Row | DataError:
         """Return the object of a line, or what is wrong with it."""
@@ -133,7 +157,7 @@ class JsonLines(Reader):
                 if isinstance(found, (dict, list)) or found is None:
                     problem = f"{value!r:.60} in the column {name!r} is not a number"
                     advised = reader.advice(name == [*kinds][-1])
-                    return DataError(f"{self.label}, line {number}: {problem}; {advised}")
+                    return DataError(f"{self.label}, line {number}: {problem}", advised)
                 value = found
             fitting[name] = value
         return fitting

@@ -38,8 +38,11 @@ class Lines(NamedTuple):
     text: bytes
     delimiter: bytes | None = None  # between fields; None where every line is a row
 
-    def rows(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the number of the first line of every row, and its text; blank lines are none."""
+    def rows(self, *, ended: bool = True) -> Iterator[tuple[int, bytes]]:
+        """Yield the number of the first line of every row, and its text; blank lines are none.
+
+        A quotation that is open at the end was never opened, if the text has ``ended``.
+        """
         waiting: list[tuple[int, bytes]] = []  # the lines of a row whose quotation is open
         for number, line in enumerate(self.text.split(b"\n"), start=self.number):
             if self.delimiter is not None and b'"' in line:
@@ -61,12 +64,14 @@ class Lines(NamedTuple):
                     if row := line.removesuffix(b"\r"):
                         yield number, row
             waiting = []
-        if waiting:
+        if waiting and ended:
+            yield from ((number, row) for number, line in waiting if (row := line.rstrip(b"\r")))
+        elif waiting:
             yield waiting[0][0], b"\n".join(part for _, part in waiting)
 
     def ends_open(self) -> bytes:
         """Return the last row if its quotation is still open, else nothing."""
-        *_, (_, last) = self.rows()
+        *_, (_, last) = self.rows(ended=False)
         is_open = last.count(b'"') % 2 == 1 and self._opens(last.partition(b"\n")[0])
         return last if is_open and last.count(b"\n") < MOST_LINES - 1 else b""
 
@@ -99,10 +104,12 @@ class Text:
     """A text in a file, compressed or not, or standard input (``-``).
 
     A file is opened for its start, and again for each pass over its lines. There is only one pass
-    over standard input.
+    over standard input. A text with a zero byte is refused, unless it is ``tolerant`` and has a
+    line before it.
     """
 
-    def __init__(self, path: PathLike, encoding: str | None = None):
+    def __init__(self, path: PathLike, encoding: str | None = None, *, tolerant: bool = False):
+        self._tolerant = tolerant
         self.path = os.fspath(path)
         self.live = self.path == "-"
         self.label = "standard input" if self.live else self.path
@@ -153,10 +160,9 @@ class Text:
         except UnicodeDecodeError as error:
             before = text[: error.start].split(b"\n")
             byte = f"byte 0x{text[error.start]:02x} at place {len(before[-1]) + 1}"
-            raise DataError(
-                f"{self.label}, line {number + len(before) - 1} is not in {encoding.upper()} "
-                f"({byte}); pass --encoding, such as latin-1, or clean the file"
-            ) from None
+            problem = f"line {number + len(before) - 1} is not in {encoding.upper()} ({byte})"
+            advice = "pass --encoding, such as latin-1, or clean the file"
+            raise DataError(f"{self.label}, {problem}", advice) from None
 
     def _in_utf8(self, number: int, text: bytes) -> bytes:
         """Return the text in UTF-8. Text that should be in UTF-8 is left for a parser to check."""
@@ -188,7 +194,7 @@ class Text:
                 if start.startswith((b"\xff\xfe", b"\xfe\xff")):
                     raise DataError(f"{self.label} is in UTF-16; convert it to UTF-8")
                 before, zero, _ = start.partition(b"\0")
-                if zero:
+                if zero and not (self._tolerant and b"\n" in before):
                     line = before.count(b"\n") + 1
                     raise DataError(f"{self.label}, line {line} has a zero byte: this is no text")
                 yield start.removeprefix(b"\xef\xbb\xbf")  # the byte order mark of UTF-8

@@ -25,6 +25,7 @@ class Reader(abc.ABC):
     total: float | None = None
     decimal: str | None = None  # the sign before decimals in a text; None for other data
     tolerant: bool = False  # whether rows that cannot be read are left out
+    notes: tuple[str, ...] = ()  # what a user should know of how the data are read, a sentence each
 
     @abc.abstractmethod
     def sample(self) -> RawBlock:

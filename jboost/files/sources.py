@@ -18,10 +18,12 @@ from jboost.core import checks
 from jboost.core.numerics import LARGEST
 from jboost.files.choice import Wishes, choose_columns
 from jboost.files.columns import Column, Columns, DataError, PlaceOf, refuse_unknown
-from jboost.files.delimited import Delimited, TextFormat
+from jboost.files.delimited import Delimited
+from jboost.files.dialect import TextFormat
 from jboost.files.encoding import BadRows, Encoded, Encoder, Labels
 from jboost.files.json_lines import JsonLines
 from jboost.files.lines import Text
+from jboost.files.predictions import JSON_ENDINGS
 from jboost.files.reader import Reader, refuse_short, row_numbers
 from jboost.files.tables import BLOCK_ROWS, GATHERED_ROWS, Parquet, Peeked, Rows, Tables, is_table
 
@@ -86,7 +88,7 @@ def read(
       start: the number of the first row in its stream, where a run goes on with new data.
       block: how many rows of a table, an array or an iterable make a block; 1 for slow rows.
       names: the names of the columns of an array or of sequences; by default "1", "2", ….
-      delimiter, decimal, encoding, header: see :class:`jboost.files.delimited.TextFormat`.
+      delimiter, decimal, encoding, header: see :class:`jboost.files.dialect.TextFormat`.
 
     Raises:
       DataError: something is wrong with the data; the message says what, and where.
@@ -217,8 +219,8 @@ def _reader(
     """Return the reader of the data; None for an array, which needs none."""
     path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
     if path is not None and not _is_parquet(path):
-        text = Text(path, text_format.encoding)
-        if not text.start.lstrip().startswith(b"{"):
+        text = Text(path, text_format.encoding, tolerant=bad_rows.allowed)
+        if not (text.start.lstrip().startswith(b"{") or text.name.endswith(JSON_ENDINGS)):
             return Delimited(text, text_format, bad_rows)
         for option, value in text_format._replace(encoding=None)._asdict().items():
             if value is not None:

@@ -5,7 +5,7 @@ Every function draws on the axes that it is given, or on those of a new figure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,8 @@ from jboost.core import extras
 from jboost.reports.accounts import Bands, Learners, step_of
 from jboost.reports.spans import Spans
 from jboost.reports.tally import Curves
+
+TimesAt = Callable[[np.ndarray], np.ndarray]  # tells when parts of a run, 0 to 1, were done
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,12 +52,17 @@ def error_over_time(
         if (values[np.isfinite(values)] > 0).any():
             ax.set_yscale("log", nonpositive="mask")
         _finish(ax, title, "answers seen", times=when is not None)
-    axes[0].legend(frameon=False, fontsize="small", handlelength=4)
+    axes[0].legend(frameon=False, fontsize="small", handlelength=4, ncols=2, loc="upper left")
+    _make_room(axes[0], 0.15 * -(-len(errors[0]) // 2))
     return axes
 
 
-def intervals_over_time(bands: Bands, *, axes: TwoAxes | None = None) -> TwoAxes:
+def intervals_over_time(
+    bands: Bands, *, when: TimesAt | None = None, axes: TwoAxes | None = None
+) -> TwoAxes:
     """Draw two panels: the last predictions with their intervals, and the part of targets inside.
+
+    ``when`` tells the times of parts of the run; without it rows are counted.
 
     >>> from jboost.running.blocks import Block
     >>> bands, d = Bands(0.9), np.arange(9.0)
@@ -65,7 +72,8 @@ def intervals_over_time(bands: Bands, *, axes: TwoAxes | None = None) -> TwoAxes
     """
     last, inside = axes or _new_axes()
     rows, d, prediction, low, high, seconds = bands.last.T
-    timed = len(rows) > 0 and bool(np.isfinite(seconds).all() and (np.diff(seconds) > 0).all())
+    steps = np.diff(seconds)
+    timed = bool(np.isfinite(seconds).all() and (steps >= 0).all() and (steps > 0).any())
     if timed:
         rows = (seconds * 1e6).astype("datetime64[us]")
     # A bar for each row, without a line through them: neighbouring rows may be unrelated.
@@ -77,32 +85,37 @@ def intervals_over_time(bands: Bands, *, axes: TwoAxes | None = None) -> TwoAxes
     last.plot(rows[~outside], d[~outside], ".", color="black", markersize=4, label="answer")
     last.plot(rows[outside], d[outside], ".", color="#D55E00", markersize=4, label="answer outside")
     last.legend(frameon=False, fontsize="small", ncols=2, loc="upper left")
-    bottom, top = last.get_ylim()
-    last.set_ylim(top=top + 0.3 * (top - bottom))  # room for the legend
+    _make_room(last, 0.3)
     _finish(last, f"the last {len(rows):,} rows", "row", times=timed)
     ends, means = bands.spans.over_time(at_least=100)
     inside.axhline(bands.coverage, color="black", linewidth=1.0, label="wanted")
-    inside.plot(ends, means[:, 0], label="measured", **plots.STYLES[1])
+    at = ends if when is None else when(ends / ends[-1:])
+    inside.plot(at, means[:, 0], label="measured", **plots.STYLES[1])
     inside.set_ylim(bottom=min(0.5, bands.coverage), top=1.02)
     inside.legend(frameon=False, fontsize="small", loc="lower right")
-    _finish(inside, "answers inside, of each span", "rows seen")
+    _finish(inside, "answers inside, of each span", "rows seen", times=when is not None)
     return last, inside
 
 
 def learners_of(
-    learners: Learners, *, names: Sequence[str] | None = None, axes: TwoAxes | None = None
+    learners: Learners,
+    *,
+    names: Sequence[str] | None = None,
+    when: TimesAt | None = None,
+    axes: TwoAxes | None = None,
 ) -> TwoAxes:
     """Draw two panels over time with a row for each learner: λ, and the weight z.
 
-    Where every λ is 1, as in a mixture, the panels are z and the share of each learner.
+    Where every λ is 1, as in a mixture, the panels are z and the share of each learner. ``when``
+    tells the times of parts of the run; without it samples are counted.
     """
     first, second = axes or _new_axes()
     lam, z, T, m = learners.lam, learners.z, learners.spans.rows, learners.m
     if np.nanmin(lam) < 1:
-        _heat(first, lam.T, T, m, "λ")
-        _heat(second, z.T, T, m, "z")
+        _heat(first, lam.T, T, m, "λ", when)
+        _heat(second, z.T, T, m, "z", when)
     else:
-        _heat(first, z.T, T, m, "z")
+        _heat(first, z.T, T, m, "z", when)
         _bars(second, learners.shares, step=step_of(m))
     if names is not None and len(names) == m == len(z.T):
         first.set_yticks(range(1, m + 1), names, fontsize="small")
@@ -159,18 +172,26 @@ def contributions(y: ArrayLike, z: ArrayLike, d: ArrayLike, *, ax: Axes | None =
     return _bars(ax or _new_axes(1)[0], covariance / (covariance.sum() or 1.0))
 
 
-def _heat(ax: Axes, means: np.ndarray, T: int, m: int, name: str) -> Axes:
-    """Draw means, (learners, spans), as colours."""
+def _heat(
+    ax: Axes, means: np.ndarray, T: int, m: int, name: str, when: TimesAt | None = None
+) -> Axes:
+    """Draw means, (learners, spans), as colours; ``when`` tells the times of parts of the run."""
     finite = means[np.isfinite(means)]
     signed = bool((finite < 0).any())
     largest = float(np.abs(finite).max(initial=0.0)) or 1.0
-    image = ax.imshow(means, aspect="auto", interpolation="nearest", extent=(0, T, m + 0.5, 0.5))
+    if when is None:
+        sides = (0, T, m + 0.5, 0.5)
+        image = ax.imshow(means, aspect="auto", interpolation="nearest", extent=sides)
+    else:  # spans of the same number of samples may be of different length
+        edges = when(np.linspace(0, 1, means.shape[1] + 1))
+        image = ax.pcolormesh(edges, np.linspace(0.5, m + 0.5, len(means) + 1), means)
+        ax.invert_yaxis()
     image.set_cmap("PuOr" if signed else "cividis")
     image.set_clim(-largest if signed else 0.0, largest)
     tickers = extras.need("matplotlib.ticker", "plot")
     ax.yaxis.set_major_locator(tickers.MaxNLocator(10, integer=True, min_n_ticks=1))
     ax.set_ylabel("learner")
-    _label(ax, f"{name} over time", "samples seen")
+    _label(ax, f"{name} over time", "samples seen", times=when is not None)
     ax.figure.colorbar(image, ax=ax)
     return ax
 
@@ -197,24 +218,33 @@ def _new_axes(columns: int = 2) -> TwoAxes:
 
 def _finish(ax: Axes, title: str, time: str, *, times: bool = False) -> None:
     """Add titles and a light grid, and remove the frame. Below are ``times``, or numbers."""
+    _label(ax, title, time, frame=False, times=times)
+    ax.grid(color="0.9", linewidth=0.6)
+    ax.margins(x=0.01)
+
+
+def _make_room(ax: Axes, share: float) -> None:
+    """Raise the upper end of the y-axis by a share of its length, for a legend."""
+    bottom, top = ax.get_ylim()
+    if ax.get_yscale() == "log":
+        ax.set_ylim(top=top * (top / bottom) ** share)
+    else:
+        ax.set_ylim(top=top + share * (top - bottom))
+
+
+def _label(
+    ax: Axes, title: str, below: str, *, ticks: int = 5, frame: bool = True, times: bool = False
+) -> None:
+    """Add titles, and below times, or whole numbers with commas; leave or remove the frame."""
     if times:
         dates = extras.need("matplotlib.dates", "plot")
         locator = dates.AutoDateLocator(maxticks=6)
         ax.xaxis.set_major_locator(locator)
         ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
-        ax.set_title(title, fontsize="medium")
-        ax.spines[["top", "right"]].set_visible(False)
     else:
-        _label(ax, title, time, frame=False)
-    ax.grid(color="0.9", linewidth=0.6)
-    ax.margins(x=0.01)
-
-
-def _label(ax: Axes, title: str, below: str, *, ticks: int = 5, frame: bool = True) -> None:
-    """Add titles, and whole numbers with commas below; leave or remove the frame."""
-    tickers = extras.need("matplotlib.ticker", "plot")
-    ax.xaxis.set_major_locator(tickers.MaxNLocator(ticks, integer=True, min_n_ticks=1))
-    ax.xaxis.set_major_formatter(tickers.StrMethodFormatter("{x:,.0f}"))
+        tickers = extras.need("matplotlib.ticker", "plot")
+        ax.xaxis.set_major_locator(tickers.MaxNLocator(ticks, integer=True, min_n_ticks=1))
+        ax.xaxis.set_major_formatter(tickers.StrMethodFormatter("{x:,.0f}"))
+        ax.set_xlabel(below)
     ax.set_title(title, fontsize="medium")
-    ax.set_xlabel(below)
     ax.spines[["top", "right"]].set_visible(frame)

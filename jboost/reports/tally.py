@@ -107,6 +107,17 @@ class Tally(Account):
         ordered = len(seconds) > 1 and np.isfinite(seconds).all() and (np.diff(seconds) > 0).all()
         return (seconds * 1e6).astype("datetime64[us]") if ordered else None
 
+    def times_at(self, parts: np.ndarray) -> np.ndarray:
+        """Return about when such parts of the run, from 0 to 1, were done; ``when`` is not None."""
+        seconds = self.times.over_time()[1][:, 0]
+        ends = np.append(0.0, self.times.over_time()[0])
+        middles = (ends[1:] + ends[:-1]) / 2
+        # The times of spans are those of their middles; half a span is before, and after, them.
+        first, last = np.diff(seconds)[[0, -1]] / 2
+        seconds = np.concatenate([[seconds[0] - first], seconds, [seconds[-1] + last]])
+        at = np.interp(parts * ends[-1], np.concatenate([[0], middles, ends[-1:]]), seconds)
+        return (at * 1e6).astype("datetime64[us]")
+
     def add(self, block: Block, instants: np.ndarray | None = None) -> None:
         """Count a block, whose rows may have times, as datetime64[us]."""
         d = block.targets[block.scored].astype(np.float64)

@@ -6,6 +6,7 @@ between, as in ``forgetting`` or ``combiner.forgetting``, where only one setting
 of a setting is its index among the leaves of the model.
 """
 
+import dataclasses
 import re
 from collections.abc import Iterable
 from typing import Any, TypeVar
@@ -67,6 +68,28 @@ def put(model: _Model, places: Iterable[int], values: Iterable[ArrayLike]) -> _M
 
 def owner(model: Learner, index: int) -> tuple[str, str]:
     """Return the names of the class and of the field that hold the leaf at this index."""
+    holder, field = _holder(model, index)
+    return type(holder).__name__, field
+
+
+def put_checked(model: _Model, places: Iterable[int], values: Iterable[ArrayLike]) -> _Model:
+    """Return what :func:`put` does; a value that is out of range is refused, with its range.
+
+    >>> import jboost as jb
+    >>> put_checked(jb.pipeline(jb.Bias(), jb.NLMS(0.5)), [0], [3.0])
+    Traceback (most recent call last):
+    ValueError: step_size must be ...
+    """
+    for index, value in zip(places, values, strict=True):
+        holder, field = _holder(model, index)
+        if getattr(holder, field) is jax.tree.leaves(model)[index]:  # and not a list of numbers
+            dataclasses.replace(holder, **{field: value})  # the constructor checks it
+        model = put(model, [index], [value])
+    return model
+
+
+def _holder(model: Learner, index: int) -> tuple[Any, str]:
+    """Return the object that holds the leaf at this index, and the name of the field."""
     path = jax.tree_util.tree_flatten_with_path(model)[0][index][0]
     node: Any = model
     holder, field = model, ""
@@ -75,7 +98,7 @@ def owner(model: Learner, index: int) -> tuple[str, str]:
             holder, field, node = node, key.name, getattr(node, key.name)
         else:
             node = node[getattr(key, "idx", getattr(key, "key", None))]
-    return type(holder).__name__, field
+    return holder, field
 
 
 def _match(name: str, settings: dict[str, int]) -> str:

@@ -20,6 +20,7 @@ from jboost.core.sample import LARGEST_WEIGHT
 pytest.importorskip("river")
 pytest.importorskip("sklearn")
 from jboost.adapters import river, sklearn
+from jboost.adapters import tables as river_tables
 
 NLMS = jb.NLMS(step_size=0.5, epsilon=0.0)
 BAD_WEIGHTS = [-1.0, -1e-30, float("nan"), float("inf"), -float("inf"), np.float32("inf")]
@@ -185,7 +186,7 @@ def test_gaps_of_tables_are_missing_values() -> None:
     tables: list[Any] = [pd.DataFrame({"a": one, "b": gaps}) for one in series]
     tables += [pl.DataFrame({"a": gaps, "b": [1, None, 3]}), pd.DataFrame({"a": ["x"]})[:0]]
     for table in tables:
-        names, values = river._names_and_values(table)
+        names, values = river_tables.names_and_values(table)
         expected = np.array([[1.0, 1.0], [np.nan, np.nan], [3.0, 3.0]])
         np.testing.assert_array_equal(values, expected[: len(values), : len(names)])
 

@@ -23,7 +23,7 @@ import pytest
 
 import jboost as jb
 from jboost import adapters
-from jboost.adapters import feed
+from jboost.adapters import programs
 
 pytest.importorskip("river")
 pytest.importorskip("sklearn")
@@ -124,7 +124,7 @@ def test_an_exception_at_every_point(case: str, kinds: str) -> None:
     peaceful, disturbed = make(), make()
     calls = [*calls()]
     expected = [call(peaceful) for call in calls]
-    feed._program.cache_clear()  # it is compiled, and interrupted, again
+    programs.program.cache_clear()  # it is compiled, and interrupted, again
     found = [repeated(disturbed, call, kinds, learned) for call in calls]
     assert found == expected or kinds == "opcode"
     assert bits(disturbed) == bits(peaceful)
@@ -143,7 +143,7 @@ def test_an_exception_while_compiling(case: str) -> None:
     for call in calls:
         n = 1
         while True:
-            feed._program.cache_clear()
+            programs.program.cache_clear()
             try:
                 with Interrupted(n, ERRORS[n % 2], "call", folder=""):
                     found.append(call(disturbed))

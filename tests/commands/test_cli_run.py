@@ -320,7 +320,7 @@ def test_a_reader_of_predictions_that_leaves(folder: Path) -> None:
         ("a,b,y\n", 3, "data.csv has a header, in line 1, and no rows"),
         (csv() + "1,2\n", 3, "data.csv, line 302 has 2 fields where the header has 3"),
         (csv() + "1,x,2\n", 3, "data.csv, line 302: 'x' in the column 'b' is not a number"),
-        ("a;b;y\n1;2;3\n", 3, "data.csv, line 1 has one column, 'a;b;y'; is a semicolon the deli"),
+        ("a;b;y\n1;2\n", 3, "data.csv, line 1 has one column, 'a;b;y'; is a semicolon the deli"),
         ("a,b\n1,2\n", 3, "data.csv has no column 'y'; it has 'a', 'b'"),
         ((csv() + "1,\xe9,2\n").encode("latin-1"), 3, "data.csv, line 302 is not in UTF-8"),
         ("a," * 1_000_000 + "y\n", 3, "data.csv, line 1 has 1,000,001 columns; at most 16,384"),

@@ -188,17 +188,25 @@ def test_columns_may_be_dropped_by_a_list(capsys: Any) -> None:
     assert run("data.csv", *FAST, "--drop", "sky,when", "--drop", "meter") == 0
     assert "become" not in capsys.readouterr().err
     for text, words in [
-        ("a;y\n1,5;2\n", "--delimiter ';'"),
-        ("a\ty\n1\t2\n", r"--delimiter '\t'"),
+        ("a;y\n1,5\n", "--delimiter ';'"),
+        ("a\ty\n1\n", r"--delimiter '\t'"),
+        ("a;y\n1,500;2\n", "--decimal ','"),
         ("1,2\n3,4\n", "--no-header"),
     ]:
         Path("other.csv").write_text(text)
         assert run("other.csv", *FAST) == 3
         assert words in capsys.readouterr().err
-    Path("other.csv").write_text("a;y\n1,5;2\n2,5;3\n")
-    assert run("other.csv", *FAST, "--delimiter", ";") == 3
-    assert "pass --decimal ','" in capsys.readouterr().err
+    assert run("other.csv", *FAST, "--no-header") == 3
+    Path("other.csv").write_text("a;y;;\r\n1,5;2;;\r\n2,5;3;;\r\n")
     assert run("other.csv", *FAST, "--delimiter", ";", "--decimal", ",") == 0
+    expected, err = capsys.readouterr()
+    assert "columns without a name and without values are left out: 3, 4" in err
+    assert run("other.csv", *FAST) == 0  # what line 1 and the numbers show is said
+    out, err = capsys.readouterr()
+    assert out == expected
+    assert "as if --delimiter ';' were passed" in err and "as if --decimal , were passed" in err
+    assert run("other.csv", *FAST, "--decimal", ".") == 3
+    assert "pass --decimal ','" in capsys.readouterr().err
 
 
 def test_the_page_reads_well_and_has_times(capsys: Any) -> None:

@@ -95,23 +95,23 @@ def test_bad_lines_of_json(tmp_path: Path, line: str, message: str, monkeypatch:
         ("1,p,maybe,3\n", "line 62: 'maybe' in the column 'flag'"),
         ("1,p,true,soon\n", "line 62: 'soon' in the column 'y'"),
         ('1,"p,true,3\n', "line 62"),
+        ("1,\xff,true,3\n", "line 62 is not in UTF-8"),
     ],
 )
 @pytest.mark.parametrize("block", [64, 2**20])
 def test_bad_lines_of_csv(
     tmp_path: Path, line: str, message: str, block: int, monkeypatch: Any
 ) -> None:
-    if block > 64 and "column" in message:
-        pytest.skip("in the first block it is part of what decides on the column")
     monkeypatch.setattr(text_lines, "BLOCK_BYTES", block)
     monkeypatch.setattr(text_lines, "MOST_LINES", 5)
     path = tmp_path / "data.csv"
-    path.write_text(CSV + line + CSV.partition("\n")[2])
+    path.write_bytes((CSV + line + CSV.partition("\n")[2]).encode("latin-1"))
     seen = 0
-    with pytest.raises(DataError, match=message):
-        for _, d in sources.read(path, "y", buckets=3):
-            seen += len(d)
-    assert seen == 60
+    if block == 64 or "column" not in message:  # in the first block it decides on the column
+        with pytest.raises(DataError, match=message):
+            for _, d in sources.read(path, "y", buckets=3):
+                seen += len(d)
+        assert seen == (0 if block > 64 and "\xff" in line else 60)
     said: list[str] = []
     source = sources.read(path, "y", buckets=3, bad_rows=said.append)
     numbers = joined(source)
@@ -122,6 +122,33 @@ def test_bad_lines_of_csv(
     np.testing.assert_array_equal(joined(source, 61), expected)
     (bad,) = np.flatnonzero(np.concatenate([b.labels.bad for b in source.labelled(0)]))
     assert bad == 60
+
+
+@pytest.mark.parametrize("line", [b"\0,p,true,3", b'"1,p,true,3', b"x,p,perhaps,soon", b"x"])
+@pytest.mark.parametrize("row", [0, 30, 59])
+def test_a_bad_line_in_the_first_block_may_be_left_out(
+    tmp_path: Path, line: bytes, row: int
+) -> None:
+    path = tmp_path / "data.csv"
+    head, *rows = CSV.encode().splitlines()
+    path.write_bytes(b"\n".join([head, *rows[:row], line, *rows[row + 1 :]]))
+    said: list[str] = []
+    numbers = joined(sources.read(path, "y", buckets=3, bad_rows=said.append))
+    expected = joined(sources.read(ROWS, "y", buckets=3))
+    expected[row] = np.nan
+    if row:  # the first text would have the first place
+        np.testing.assert_array_equal(numbers, expected)
+    assert len(numbers) == 60 and np.isnan(numbers[row]).all()
+    assert said[0].startswith(f"{path}, line {row + 2}") and "pass --bad-rows" not in said[0]
+
+
+def test_a_first_line_that_is_no_json_may_be_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_text("# a remark\n" + JSON)
+    with pytest.raises(DataError, match="line 1 is no JSON"):
+        list(sources.read(path, "y", buckets=3))
+    numbers = joined(sources.read(path, "y", buckets=3, bad_rows="skip"))
+    np.testing.assert_array_equal(numbers[1:], joined(sources.read(ROWS, "y", buckets=3)))
 
 
 @pytest.mark.parametrize("block", [16, 40, 2**20])
@@ -182,6 +209,10 @@ def test_texts_that_name_single_rows_are_left_out(tmp_path: Path) -> None:
     assert source.columns.names == ["a"]
     (note,) = source.columns.notes
     assert "id has 200 different texts in 200 rows" in note and "--category id" in note
+    assert "--date-format" not in note
+    path.write_text("id,a,y\n" + "".join(f"w{i} 20:{i:03} Mo,{i},{i}\n" for i in range(200)))
+    (note,) = sources.read(path, "y").columns.notes
+    assert note.endswith("; if 'w0 20:000 Mo' is a time, pass --time id and --date-format")
     assert sources.read(path, "y", category=["id"]).columns.width == 65
 
 

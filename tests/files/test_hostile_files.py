@@ -183,6 +183,14 @@ HARMFUL: dict[str, tuple[Any, str | None]] = {
                           "has 70,000 columns; at most 16,384"),
     "a number of a million digits": (lambda: b'{"a": 1, "y": 2}\n{"y": 1' + b"0" * 2**20 + b"}",
                                      "line 2 is no JSON: Exceeds the limit"),
+    "a zstd of blank JSON": (lambda: pa.compress(b'{"a": 1, "y": 2}\n' + b"\n" * 2**25, "zstd",
+                                                 asbytes=True), None),
+    "a zip of JSON keys": (lambda: gzip.compress(keys_in_turn(70_000)), "no column .y."),
+    "JSON of keys in turn": (lambda: b'{"y": 1}\n' + keys_in_turn(1_000) * 4, None),
+    "years without end": (lambda: b"year,month,day,y\n" + b"9" * 18 + b",1,1,1\n" * 3, None),
+    "dates without end": (lambda: b"date;time;y\n" + b"31/1/2024;1:00;1\n" * 30 + b"1" * 2**22
+                          + b"/1/1;2;3\n", "is no time like"),
+    "semicolons only": (lambda: b"a;b;y\n" + b";" * 2**23, "line 2 has 8,388,609 fields"),
     "quotations without end": (lambda: b"a,b,y\n" + b'1,"2,3\n' * 500_001, "has 2 fields"),
     "words for a terminal": (lambda: b"a,b,\x1b[2J\n1,2,3\n", r"no column 'y'.*\\x1b\[2J"),
     "Parquet in name only": (lambda: b"PAR1", "is a damaged Parquet file"),
@@ -201,6 +209,11 @@ HARMFUL: dict[str, tuple[Any, str | None]] = {
     "two columns of one name": (lambda: two_of_one_name(), "has two columns called 'a'"),
     "lists": (lambda: packed(a=[[1.0], [2.0]], y=[1.0, 2.0]), "neither number, text nor time"),
 }  # fmt: skip
+
+
+def keys_in_turn(count: int) -> bytes:
+    """JSON lines of one key each, which all need a column in every row."""
+    return b"".join(b'{"c%d": 1}\n' % i for i in range(count))
 
 
 def two_of_one_name() -> bytes:

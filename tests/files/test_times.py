@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost.files import sources, times
+from jboost.files import sources, time_formats
 from jboost.files.columns import Columns, DataError
 
 pa = pytest.importorskip("pyarrow")
@@ -51,7 +51,8 @@ def inputs(source: Any) -> np.ndarray:
     "form",
     ["%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d %H:%M:%S+00:00",
      "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%d-%m-%Y %H:%M", "%Y/%m/%d %H:%M",
-     "%d/%m/%y %H:%M", "%d %b %Y %H:%M", "%b %d, %Y %I:%M %p", "%d.%m.%Y, %H:%M"],
+     "%d/%m/%y %H:%M", "%d %b %Y %H:%M", "%b %d, %Y %I:%M %p", "%d.%m.%Y, %H:%M",
+     "%Y%m%d %H:%M", "%Y%m%d %H:%M:%S"],
 )  # fmt: skip
 def test_the_common_orders_are_recognised(tmp_path: Path, form: str) -> None:
     source = read(tmp_path, csv(form))
@@ -73,7 +74,8 @@ def test_counts_since_1970_are_split_in_64_bits(tmp_path: Path, unit: str) -> No
     source = read(tmp_path, text)
     assert source.columns.inputs[0].format == unit
     np.testing.assert_allclose(inputs(source)[:, :-1], EXPECTED, atol=2e-6)
-    numbers = read(tmp_path, text.replace("epoch", "count"))
+    assert read(tmp_path, text.replace("epoch", "meter_ts")).columns.time is not None
+    numbers = read(tmp_path, text.replace("epoch", "counts"))
     assert numbers.columns.time is None  # numbers of another name are numbers
     named = read(tmp_path, text.replace("epoch", "count"), time="count")
     np.testing.assert_allclose(inputs(named)[:, :-1], EXPECTED, atol=2e-6)
@@ -121,10 +123,73 @@ def test_a_date_on_many_rows_labels_and_gives_no_frequency(tmp_path: Path) -> No
 
 def test_a_time_of_day_is_a_cycle_of_the_day(tmp_path: Path) -> None:
     text = csv("%d/%m/%Y;%H:%M:%S").replace("when;", "date;clock;")
-    source = read(tmp_path, text)
-    assert [c.cycles for c in source.columns.inputs[:2]] == [("week", "year", "elapsed"), ("day",)]
-    assert source.columns.time.name == "date"
-    np.testing.assert_allclose(inputs(source)[:, 11:19], EXPECTED[:, :8], atol=2e-6)
+    source = read(tmp_path, text, drop=["date"])
+    assert source.columns.inputs[0].cycles == ("day",) and source.columns.time is None
+    np.testing.assert_allclose(inputs(source)[:, :8], EXPECTED[:, :8], atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("form", "names"),
+    [
+        ("%d/%m/%Y;%H:%M:%S", "date;clock"),
+        ("%Y-%m-%d;%H:%M", "date;clock"),
+        ("%m/%d/%Y;%H.%M.%S", "Date;Time"),
+        ("%Y%m%d;%I:%M %p", "date;clock"),
+        ("%Y;%m;%d;%H", "Year;Month;Day;Hour"),
+        ("%Y;%m;%d;%H;%M", "year;month;day;hour;minute"),
+    ],
+)
+def test_columns_that_make_one_time(tmp_path: Path, form: str, names: str) -> None:
+    parts = names.split(";")
+    source = read(tmp_path, csv(form).replace("when", names, 1))
+    columns = source.columns
+    assert columns.labels == parts and columns.step == 3_600_000_000
+    assert str(columns.inputs[0]).startswith(f"{' '.join(parts)} (time of {len(parts)} columns, %")
+    np.testing.assert_allclose(inputs(source)[:, :-1], EXPECTED, atol=2e-6)
+    (block,) = source.labelled(0)
+    np.testing.assert_array_equal(block.labels.instants, np.array(HOURS, "datetime64[us]"))
+    written = [block.labels.columns[name][9].as_py() for name in parts]
+    assert ";".join(written) == HOURS[9].strftime(form)
+    described = Columns.from_dict(columns.as_dict())
+    assert described == columns
+    again = sources.read(tmp_path / "data.csv", columns=described)
+    np.testing.assert_array_equal(inputs(again), inputs(source))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "pandas"])
+def test_columns_of_types_that_make_one_time(tmp_path: Path, kind: str) -> None:
+    data: Any = {"date": [t.date() for t in HOURS], "clock": [t.time() for t in HOURS]}
+    data |= {"a": [i % 5 for i in range(200)], "y": [float(i) for i in range(200)]}
+    if kind == "parquet":
+        pq.write_table(pa.table(data), tmp_path / "data.parquet")
+        data = tmp_path / "data.parquet"
+    elif kind == "jsonl":
+        rows = zip(*data.values(), strict=True)
+        lines = [f'{{"date": "{d}", "clock": "{c}", "a": {a}, "y": {y}}}\n' for d, c, a, y in rows]
+        data = tmp_path / "data.jsonl"
+        data.write_text("".join(lines))
+    else:
+        days = np.array(HOURS, "datetime64[D]").astype("datetime64[us]")
+        data = pytest.importorskip("pandas").DataFrame(data | {"date": days})
+    source = sources.read(data, "y")
+    np.testing.assert_allclose(inputs(source)[:, :-1], EXPECTED, atol=2e-6)
+
+
+def test_columns_that_make_no_one_time(tmp_path: Path) -> None:
+    days = "".join(f"2024;{i // 28 + 1};{i % 7 + 1};{i}\n" for i in range(100))
+    source = read(tmp_path, "year;month;day;y\n" + days)  # days of the week: they go back
+    assert source.columns.names == ["year", "month", "day"] and source.columns.time is None
+    text = csv("%d/%m/%Y;%H:%M:%S").replace("when;", "date;clock;")
+    columns = read(tmp_path, text, time="date", drop=["date"]).columns
+    assert columns.labels == ["date"] and columns.inputs[0].cycles == ("day",)
+    laps = [f"{time:%d/%m/%Y};00:0{i * 7 % 9}:30;{i % 5};{i}" for i, time in enumerate(HOURS)]
+    columns = read(tmp_path, "\n".join(["date;lap;a;y", *laps])).columns  # a duration is no clock
+    assert columns.labels == ["date"] and columns.inputs[1].cycles == ("day",)
+    newest_first = [text.splitlines()[0], *reversed(text.splitlines()[1:])]
+    assert read(tmp_path, "\n".join(newest_first)).columns.labels == ["date", "clock"]
+    odd = text + "01/02/2013;25:00:00;1;2\n"
+    with pytest.raises(DataError, match="line 202: '01/02/2013 25:00:00' in the column 'date clo"):
+        list(read(tmp_path, odd))
 
 
 def test_an_unclear_order_asks_for_the_format(tmp_path: Path) -> None:
@@ -159,11 +224,11 @@ def test_a_user_may_drop_the_time_and_keep_it_as_a_label(tmp_path: Path) -> None
 
 def test_steps_and_texts_of_times() -> None:
     hours = np.array(HOURS, "datetime64[us]")
-    assert times.step_between(hours) == 3_600_000_000
-    assert times.step_between(np.repeat(hours, 2)) == 0
-    assert times.step_between(hours[:1]) == 0
+    assert time_formats.step_between(hours) == 3_600_000_000
+    assert time_formats.step_between(np.repeat(hours, 2)) == 0
+    assert time_formats.step_between(hours[:1]) == 0
     wild = hours[np.random.default_rng(0).integers(0, 200, 200)]
-    assert times.step_between(wild) == 0
+    assert time_formats.step_between(wild) == 0
 
 
 def test_calendar_makes_the_columns_of_the_command() -> None:

@@ -15,6 +15,7 @@ from jboost import catalogue
 from jboost.reports import pictures
 from jboost.reports.accounts import MOST_LEARNERS, Bands, Learners, Watch, booster_in
 from jboost.reports.spans import MOST_SPANS, Spans
+from jboost.reports.tally import Tally
 from jboost.running.blocks import Block
 
 RNG = np.random.default_rng(0)
@@ -144,3 +145,31 @@ def test_equal_watches_are_one_function() -> None:
     assert Watch(True, 3) == Watch(True, 3) and hash(Watch(True, 3)) == hash(Watch(True, 3))
     assert not any(Watch.for_model(jb.Newton(), learners=True))
     assert booster_in(jb.Newton()) is None
+
+
+def test_pictures_of_rows_with_times_have_them_below() -> None:
+    n, hour = 1000, np.timedelta64(3_600_000_000, "us")
+    instants = np.datetime64("2024-01-01", "us") + np.arange(n) * hour
+    instants[500:] += 2000 * hour  # a gap
+    d = RNG.normal(size=n)
+    tally, bands, learners = Tally("mine"), Bands(0.9), Learners(2)
+    ones = np.ones((n, 2))
+    learner_values = {"lam": ones * [1.0, 0.5], "z": ones, "zy": ones}
+    whole = block(0, d, d + 0.1, low=d - 1, high=d + 1, **learner_values)
+    tally.add(whole, instants)
+    bands.add(whole, instants)
+    learners.add(whole)
+    found = tally.times_at(np.array([0.0, 0.25, 0.75, 1.0]))
+    expected = instants[[0, 250, 750, -1]]
+    assert (np.abs(found - expected) < 10 * hour).all()  # a span has eight rows
+    last, inside = pictures.intervals_over_time(bands, when=tally.times_at)
+    left, right = pictures.learners_of(learners, when=tally.times_at)
+    dates = pytest.importorskip("matplotlib.dates")
+    for ax in (last, inside, left, right):
+        assert isinstance(ax.xaxis.get_major_locator(), dates.AutoDateLocator)
+        assert ax.get_xlabel() == ""
+    assert left.get_ylim() == (2.5, 0.5)
+    (mesh,) = (c for c in right.collections if c.get_array() is not None)
+    assert np.asarray(mesh.get_array()).shape == learners.z.T.shape
+    start, end = (dates.date2num(time) for time in instants[[0, -1]])
+    assert left.get_xlim() == pytest.approx((start, end), abs=0.5)
