@@ -82,12 +82,16 @@ def single_trees(record: Record) -> str:
     rows = []
     for name, block in record["results"].items():
         single = block["single"]
+        least = min(record["settings"]["forgetting"])
         cells = [
-            f"{d}: {row['mse']:.4f}, {row['microseconds']:.1f} µs" for d, row in single.items()
+            f"{d}: {row['mse']:.4f}, β {row['forgetting']:g}"
+            f"{' AT THE EDGE' if row['forgetting'] == least else ''}, {row['microseconds']:.1f} µs"
+            for d, row in single.items()
         ]
-        rows.append([title(name, block), f"{block['T']:,}", f"{block['features']}",
-                     f"{block['forgetting']:g}", "; ".join(cells)])  # fmt: skip
-    return table(["stream", "rows", "r", "β", "depth: MSE, time a step"], rows)
+        rows.append(
+            [title(name, block), f"{block['T']:,}", f"{block['features']}", "; ".join(cells)]
+        )
+    return table(["stream", "rows", "r", "depth: MSE, best β, time a step"], rows)
 
 
 def family(record: Record) -> str:
