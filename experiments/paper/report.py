@@ -27,7 +27,7 @@ def text(records: Records) -> str:
             verdicts(answers),
             f"## 3. The synthetic streams\n\n{streams(r)}",
             f"## 4. Real data: Table 1\n\n{real(r, records)}",
-            f"## 5. Boosted trees\n\n{report_trees.trees(r)}",
+            f"## 5. Boosted trees\n\n{report_trees.trees(r, records)}",
             f"## 6. Mixtures, data reuse and a second reading\n\n{further(r)}",
             f"## 7. The theory\n\n{THEORY}\n\n{defects.listing(r['theory'])}",
             END,

@@ -10,9 +10,11 @@ from experiments.paper.tables_further import NOT_RECORDED
 from experiments.shared.markdown import table
 
 
-def trees(r: Records) -> str:
+def trees(r: Records, records: Records) -> str:
     """What boosting gains over one tree, by mode, and against equal size and time."""
-    boosted = boosted_trees(r["trees"]) if "trees" in r else NOT_RECORDED
+    boosted = (
+        boosted_trees(r["trees"], records["trees"]["settings"]) if "trees" in r else NOT_RECORDED
+    )
     family = r["tree_family"]
     wins = sum(
         min(b["1"]["PiecewiseLinear"], b["0.99"]["PiecewiseLinear"])
@@ -34,7 +36,7 @@ def trees(r: Records) -> str:
     )
 
 
-def boosted_trees(streams: Any) -> str:
+def boosted_trees(streams: Any, settings: dict[str, Any]) -> str:
     """The outcomes of boosted trees against each of their rivals, and the figure."""
     whats = ("one tree", "c = 0", "equal size", "equal time")
     draws = {n: b for n, b in streams.items() if n.startswith("piecewise")}
@@ -47,13 +49,17 @@ def boosted_trees(streams: Any) -> str:
             if entries:
                 label = f"{kind}: {m} of depth {depth}, {mode}"
                 rows.append([label, *(tally(entries, what) for what in whats)])
+    least = min(settings["forgetting"])
+    found = [row["forgetting"] for block in streams.values() for row in block["single"].values()]
+    edge = f" (for {found.count(least)} of {len(found)} the least that was tried, {least:g})"
+    edge = edge if least in found else ""
     rows_used = sorted({block["T"] for block in streams.values()})
     where = f"{len(draws)} draws of the paper's commented-out piecewise stream"
     where += f" and {len(sets)} of the real sets" if sets else ""
     return (
         f"Trees of depth 2 and 4 are boosted on {where}, the first "
-        f"{' or '.join(f'{T:,}' for T in rows_used)} rows of each. Every depth has its best β, "
-        f"and σ_m² is half of one tree's MSE, which was not tuned. “Equal size” is one tree with "
+        f"{' or '.join(f'{T:,}' for T in rows_used)} rows of each. The trees have the β that "
+        f"is best for {settings['best_forgetting_of']}{edge}, and σ_m² is half of one tree's MSE, which was not tuned. “Equal size” is one tree with "
         f"at least as many leaves, “equal time” the best single tree that takes no longer. The "
         f"table counts the streams on which the boosted trees are lower / within the spread / "
         f"higher, and has the range of the ratio:\n\n"

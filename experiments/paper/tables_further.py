@@ -73,7 +73,7 @@ def boosted_trees(record: Record, combiner: str = "forward RLS") -> str:
                              number(entry["microseconds"], 1)])  # fmt: skip
     head = ["stream", "trees", "one tree", "boosted", "ratio to one tree", "to c = 0",
             "to equal size (depth)", "to equal time (depth)", "best σ_m²", "µs a step"]  # fmt: skip
-    line = run_line(record, "untuned", "multiples", "keys", "max_reuse")
+    line = run_line(record, "untuned", "multiples", "keys", "max_reuse", "best_forgetting_of")
     return f"{line} Data: {record['settings']['data']}.\n\n{table(head, rows)}"
 
 

@@ -190,7 +190,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     settings = {
         "forgetting": FORGETTING, "multiples": MULTIPLES, "untuned": UNTUNED, "max_reuse": 5,
-        "keys": KEYS, "dependence": 1.0, "data": origin,
+        "keys": KEYS, "dependence": 1.0, "best_forgetting_of": "one tree of each depth",
+        "data": origin,
     }  # fmt: skip
     items = [f"{name}, m = 5" for name in (*draws, *names)]
     if not experiment.quick:
