@@ -59,7 +59,8 @@ def boosted_trees(streams: Any, settings: dict[str, Any]) -> str:
     return (
         f"Trees of depth 2 and 4 are boosted on {where}, the first "
         f"{' or '.join(f'{T:,}' for T in rows_used)} rows of each. The trees have the β that "
-        f"is best for {settings['best_forgetting_of']}{edge}, and σ_m² is half of one tree's MSE, which was not tuned. “Equal size” is one tree with "
+        f"is best for {settings['best_forgetting_of']}{edge}, and "
+        f"σ_m² is half of one tree's MSE, which was not tuned. “Equal size” is one tree with "
         f"at least as many leaves, “equal time” the best single tree that takes no longer. The "
         f"table counts the streams on which the boosted trees are lower / within the spread / "
         f"higher, and has the range of the ratio:\n\n"
