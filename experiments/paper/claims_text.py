@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.paper.ledger import Answer, Cases, Records, claim, lower, significant, under
-from experiments.paper.protocol import BOOSTED, COMBINERS, TABLED, method
+from experiments.paper.ledger import Answer, Cases, Records, claim, lower, significant
+from experiments.paper.protocol import BOOSTED, COMBINERS, TABLED, method, tabled
 
 READINGS = {"table1": "safe", "table1_literal": "literal"}
 
@@ -26,7 +26,7 @@ def _(r: Records) -> Answer:
     for script, reading in READINGS.items():
         gains = [
             block["cells"][n]["combiners"][c]["gain"]
-            for block in r[script]["results"].values()
+            for block in tabled(r[script]["results"]).values()
             for n in BOOSTED
             for c in TABLED
         ]
@@ -112,8 +112,8 @@ def _(r: Records) -> Answer:
 
 
 def trees(r: Records, what: str, combiner: str = "forward RLS") -> Answer:
-    """Whether boosted trees at the untuned σ_m² beat something on every stream, by mode."""
-    cases = Cases()
+    """Whether five boosted trees at the untuned σ_m² beat something, by stream and mode."""
+    cases, texts = Cases(), []
     for mode in ("WU", "RU", "DR"):
         words, found = [], []
         for name, block in r["trees"]["results"].items():
@@ -122,12 +122,10 @@ def trees(r: Records, what: str, combiner: str = "forward RLS") -> Answer:
             gain, mse = cell["gain"][what], cell["mse"]["mean"]
             found.append(significant(gain["mean"], gain["error"]))
             words.append(f"{name} {mse / (mse + gain['mean']):.3f}")
-        text = f"{mode}: {found.count(1)} of {len(found)} streams below, {found.count(-1)} above "
-        cases.add(min(found), f"{text}({', '.join(words)})")
-    text = under(cases.words[1] + cases.words[0] + cases.words[-1])
-    if cases.verdict == "false" and " 0 of" not in text:
-        return "in part", text
-    return cases.verdict, text
+            cases.add(found[-1], name)
+        count = f"{found.count(1)} of {len(found)} streams below, {found.count(-1)} above"
+        texts.append(f"{mode}: {count} ({', '.join(words)})")
+    return cases.verdict, "; ".join(texts)
 
 
 @claim("abstract, §3", "piecewise linear trees can be boosted: five trees against one")
@@ -136,17 +134,17 @@ def _(r: Records) -> Answer:
     return answer, f"MSE ratio at σ_m² = half of one tree's MSE. {text}"
 
 
-@claim("abstract, §3", "… and it is boosting, not mixing: against independent trees, c = 0")
+@claim("abstract, §3", "trees gain by boosting, not mixing: against independent trees, c = 0")
 def _(r: Records) -> Answer:
     return trees(r, "c = 0")
 
 
-@claim("abstract, §3", "… and is worth its size: against one tree with at least as many leaves")
+@claim("abstract, §3", "boosted trees are worth their size: against one tree of as many leaves")
 def _(r: Records) -> Answer:
     return trees(r, "equal size")
 
 
-@claim("abstract, §3", "… and is worth its time: against the best single tree that is as quick")
+@claim("abstract, §3", "boosted trees are worth their time: against the best tree as quick")
 def _(r: Records) -> Answer:
     return trees(r, "equal time")
 

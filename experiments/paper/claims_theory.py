@@ -97,7 +97,7 @@ def _(r: Records) -> Answer:
     return "in part", f"{text}{100 * b:.0f} % of the stationary ones"
 
 
-@claim("§4", "… and 0 < δ, so that 0 < λ")
+@claim("§4", "thresholding assures 0 < δ, so that 0 < λ")
 def _(r: Records) -> Answer:
     stuck = r["theory"]["results"]["deadlock"]
     lam = ", ".join(f"{v:g}" for v in stuck["literal"]["mean_lam"])

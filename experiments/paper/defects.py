@@ -27,10 +27,10 @@ def listing(theory: dict[str, Any]) -> str:
         f"Lemma 2's proof lacks a factor T: {factor['case']} gives {factor['left']:.0f} ≤ "
         f"{factor['right_as_printed']:.2f}; with it the right side is "
         f"{factor['right_with_T']:.0f}.",
-        "Lemma 2 and Theorem 1 are false even so (the table above): learners that keep their "
-        "guarantee with e² above σ_m² have every λ = 1 and no M. The corrected bound is "
+        "Lemma 2 and Theorem 1 are false even so ([table](README.md#theory)): learners that keep "
+        "their guarantee with e² above σ_m² have every λ = 1 and no M. The corrected bound is "
         "1/(κ(1 − ρ)), ρ = b^{σ_m²}(1 + 4σ²(1/b − 1)), b = σ^{2c}, and needs ρ < 1.",
-        "That c leaves the proofs valid is false: ρ depends on c, and the adversary of the table "
+        "That c leaves the proofs valid is false: ρ depends on c, and the adversary of that table "
         "escapes at c = 1 where it does not at c = 1/2.",
         f"Theorem 2 prints A²A'' for A·A''. On a grid of {grid['points']:,} points the printed "
         f"conditions hold at {grid['printed_hold']:,}, of which φ is not concave at "

@@ -90,3 +90,8 @@ class Cases:
 def under(pairs: list[str]) -> str:
     """The cases in one line."""
     return "; ".join(pairs) if pairs else "none"
+
+
+def outcome(found: list[int]) -> str:
+    """How many cells are lower, within the spread and higher."""
+    return f"{found.count(1)} / {found.count(0)} / {found.count(-1)}"

@@ -44,6 +44,11 @@ TABLE1 = {
 }
 
 
+def tabled(sets: dict[str, Any]) -> dict[str, Any]:
+    """The sets of Table 1 among those of a record, which may have Bank8FM too."""
+    return {name: block for name, block in sets.items() if name in TABLE1}
+
+
 @dataclass(frozen=True)
 class Settings:
     """The settings of the eight algorithms; the paper does not give ``ridge`` (v)."""

@@ -228,7 +228,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(experiment: Experiment, *, literal: bool) -> None:
     """Every set under one reading, kept set by set, and the figure."""
     names = [name for name in datasets.names() if not experiment.quick or name in DRAWN[:2]]
-    names += [name for name in datasets.FURTHER if data.is_real(name) and not experiment.quick]
+    names += [name for name in datasets.FURTHER if data.is_real(name)]
     origin = data.origin(names, quick=experiment.quick)
     rows = experiment.length or (1_000 if experiment.quick else None)
     multiples = (0.0, 0.7, 1.0, 1.5, 4.0) if experiment.quick else MULTIPLES

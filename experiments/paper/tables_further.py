@@ -73,7 +73,7 @@ def boosted_trees(record: Record, combiner: str = "forward RLS") -> str:
                              number(entry["microseconds"], 1)])  # fmt: skip
     head = ["stream", "trees", "one tree", "boosted", "ratio to one tree", "to c = 0",
             "to equal size (depth)", "to equal time (depth)", "best σ_m²", "µs a step"]  # fmt: skip
-    line = run_line(record, "untuned", "multiples", "keys", "max_reuse")
+    line = run_line(record, "untuned", "multiples", "keys", "max_reuse", "best_forgetting_of")
     return f"{line} Data: {record['settings']['data']}.\n\n{table(head, rows)}"
 
 
@@ -82,12 +82,16 @@ def single_trees(record: Record) -> str:
     rows = []
     for name, block in record["results"].items():
         single = block["single"]
+        least = min(record["settings"]["forgetting"])
         cells = [
-            f"{d}: {row['mse']:.4f}, {row['microseconds']:.1f} µs" for d, row in single.items()
+            f"{d}: {row['mse']:.4f}, β {row['forgetting']:g}"
+            f"{' AT THE EDGE' if row['forgetting'] == least else ''}, {row['microseconds']:.1f} µs"
+            for d, row in single.items()
         ]
-        rows.append([title(name, block), f"{block['T']:,}", f"{block['features']}",
-                     f"{block['forgetting']:g}", "; ".join(cells)])  # fmt: skip
-    return table(["stream", "rows", "r", "β", "depth: MSE, time a step"], rows)
+        rows.append(
+            [title(name, block), f"{block['T']:,}", f"{block['features']}", "; ".join(cells)]
+        )
+    return table(["stream", "rows", "r", "depth: MSE, best β, time a step"], rows)
 
 
 def family(record: Record) -> str:

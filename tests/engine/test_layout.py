@@ -90,6 +90,27 @@ def test_states_and_reports_are_those_of_the_plain_form(model):
         np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-4)
 
 
+@with_kernel
+def test_reused_trees_split_alike_in_both_forms():
+    """Samples that come five times leave few groups, so that many cuts have the same evidence."""
+    rng = np.random.default_rng(2)
+    xs = rng.uniform(-1, 1, (150, 4)).astype(np.float32)
+    ds = np.float32(np.abs(xs[:, 0]) - (xs[:, 1] > 0) + 0.1 * rng.normal(size=150))
+    model = jb.bpl_dr(2, target_mse=0.01, depth=2)
+    fast_state, fast = jb.run(model, xs, ds, observe=lambda state, info: info.updates)
+    assert engine.last().kernel
+    engine.use("plain")
+    try:
+        slow_state, slow = jb.run(model, xs, ds, observe=lambda state, info: info.updates)
+    finally:
+        engine.use("auto")
+    choices = np.asarray(fast_state.learners[0].choice)
+    assert (choices >= 0).sum() > 2
+    np.testing.assert_array_equal(choices, slow_state.learners[0].choice)
+    np.testing.assert_array_equal(fast.observed, slow.observed)
+    np.testing.assert_allclose(fast.prediction, slow.prediction, atol=1e-3)
+
+
 def test_a_state_spread_and_gathered_is_itself():
     state = jb.run(PER_LEARNER, *data(), KEY)[0]
     for walk in (Walk("side by side", 2), Walk("together", 2), Walk("one by one", 0)):

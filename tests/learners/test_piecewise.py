@@ -168,6 +168,23 @@ def test_what_is_expected_of_a_cut_adds_up_to_one():
     np.testing.assert_allclose(np.exp(-splits.prices(32, 7)).sum(1), 1)
 
 
+def test_rounding_does_not_choose_between_cuts_that_part_the_samples_alike():
+    """Two inputs of opposite sign have the same cuts in a mirror: both gain the same."""
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=40).astype(np.float32)
+    errors = np.where(first > 0, 1.0, -1.0).astype(np.float32)
+    search = splits.start(2, 1, np.float32)
+    search = search._replace(mass=jnp.float32(50), spread=jnp.ones(2, np.float32))  # cuts at 0
+    for x, e in zip(first, errors, strict=True):
+        both = jnp.array([-x, x])
+        search = splits.add(search, both, jnp.float32(e), jnp.float32(1), 50)
+    assert float(splits.best(search).evidence) > 5
+    for row in (0, 1):
+        for tiny in (-1e-6, 1e-6):
+            score = search.score.at[row].multiply(1 + tiny)
+            assert int(splits.best(search._replace(score=score)).number) == 0
+
+
 @pytest.mark.parametrize("learner", [jb.NLMS(1.0), jb.Newton(0.5)])
 def test_learners_of_a_path_do_not_overshoot_together(learner):
     """Each takes most of an error it meets: at once they would take it several times."""

@@ -29,6 +29,9 @@ LARGEST = 4.0  # standard deviations at which errors and inputs are clipped, bec
 FEW = 8.0  # samples after which a spread is known well enough to clip by
 LEAST_POWER = 5.0  # of V on each side, about as many samples: with less 2G is not yet χ²
 STRIDE = 3.0  # steps of a cut over spread/√n: it can cross the spread within a few samples
+# Cuts of two inputs that part the samples into the same two groups have the same evidence, up to
+# rounding. Where it differs by less than this share, the first cut is taken in every compiled form.
+SAME = 1e-4
 SMALLEST_SCALE = 0.03  # of an input whose slope did not change: see `_standardisation`
 
 
@@ -106,7 +109,8 @@ def best(search: Search) -> Cut:
     """Return the cut with the most evidence Σ_i max(0, G_i − c_i), where c are the `prices`.
 
     It is a sum, because a true cut shows in several regressors, and a cut of an input that is only
-    correlated with the true one mostly shows in a single regressor.
+    correlated with the true one mostly shows in a single regressor. Of cuts with the same evidence
+    the first is taken.
     """
     sums = search.score, search.power, search.cross
     S, V = _about_level(*(a[-1:] for a in sums))
@@ -116,7 +120,8 @@ def best(search: Search) -> Cut:
     G = jnp.where((V_R > LEAST_POWER) & (V_L > LEAST_POWER), G, 0)
     c = jnp.asarray(prices(*search.cuts.shape), G.dtype)
     excess = jnp.sum(jnp.maximum(G - c, 0), axis=1)
-    number = jnp.argmax(excess).astype(jnp.int32)
+    most = excess >= (1 - SAME) * jnp.max(excess)
+    number = jnp.argmax(most.astype(excess.dtype)).astype(jnp.int32)
     threshold = search.cuts.reshape(-1)[number]
     centre, scale = _standardisation(search, G[number, 1:], c[number, 1:])
     return Cut(excess[number], number, threshold, centre, scale)
