@@ -6,7 +6,7 @@ learning before it cost one call, and one program does everything, compiled once
 
     learn the first rows (x, d, weight) of a block; then predict the x of those behind them
 
-The numbers are the same, to the last bit, whether samples come one by one or in batches.
+The numbers are the same, to the last bit, whether samples come one by one, in batches or in a run.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from jboost.adapters.growth import carry_over
 from jboost.adapters.numbers import as_weights
 from jboost.core import Key, Learner, State, forks
 from jboost.core.learner import float_dtype
+from jboost.core.rows import row_of, with_row
 from jboost.core.step import step
-from jboost.engine.kernel import USUAL_LEVEL, key_of, key_words, one_kernel, outermost, quickly
+from jboost.engine.kernel import key_of, key_words, one_kernel, outermost, quickly
 from jboost.engine.layout import Layout, lay_out, put_back
 from jboost.engine.loop import decide
 from jboost.engine.packing import Packing, SplitPacking
-from jboost.engine.pieces import platforms
+from jboost.engine.pieces import aligned, clean, platforms, using
 from jboost.engine.plan import Plan, Plans
 from jboost.running.run import initial
 from jboost.wrappers.intervals import Intervals
@@ -42,6 +43,9 @@ QUEUE = 16  # rows: the samples that wait, and a prediction
 # One program has room for a block of rows, and takes as an argument how many of them to run. The
 # room costs a call nothing, up to about this size.
 LONGEST_BLOCK = 1024  # rows
+# Few, since most calls have two rows; and JAX computes only the smallest programs in the calling
+# thread, by default, which is faster.
+CHUNK = 4  # rows
 LARGEST_BLOCK = 2**18  # bytes
 
 MOST_PROGRAMS = 256  # programs that are remembered
@@ -207,8 +211,11 @@ def _begin(key: Key, model: Learner, num_features: int, state: State) -> tuple[S
         # Only ``init`` took the key: the program is the one for models without a key.
         words = generator = None
     fitting = LARGEST_BLOCK // ((num_features + 2) * dtype.itemsize)
-    rows = min(max(fitting, QUEUE), LONGEST_BLOCK)
+    rows = min(max(fitting // CHUNK * CHUNK, QUEUE), LONGEST_BLOCK)
     block = jax.ShapeDtypeStruct((rows + 1, num_features + 2), dtype)
+
+    def by_steps(layout: Layout) -> bool:
+        return bool(layout.walks) or not model.takes_missing
 
     def packed(layout: Layout) -> tuple[SplitPacking, Packed]:
         packing = SplitPacking.of(jax.eval_shape(functools.partial(lay_out, layout), *both))
@@ -216,21 +223,21 @@ def _begin(key: Key, model: Learner, num_features: int, state: State) -> tuple[S
 
     def trace(layout: Layout) -> Any:
         packing, arrays = packed(layout)
-        return _program(packing, generator, True, USUAL_LEVEL).trace(arrays, words, block)
+        return _program(packing, generator, True, by_steps(layout)).trace(arrays, words, block)
 
     def make() -> Plan:
         return decide(both[0], both[1], platforms(np.zeros(0)), trace)
 
     plan = _plans.get(None, both, (generator, num_features, dtype), make)
     packing, arrays = packed(plan.layout)
-    program = _program(packing, generator, plan.kernel, plan.level)
+    program = _program(packing, generator, plan.kernel, by_steps(plan.layout))
     largest = float(jnp.finfo(dtype).max)
     fixed = key, model, num_features, dtype, largest, plan.layout, packing, words, program, rows
     return Setup(*fixed), (arrays, ())
 
 
 def _block(setup: Setup) -> np.ndarray:
-    return np.empty((setup.rows + 1, setup.num_features + 2), setup.dtype)
+    return aligned((setup.rows + 1, setup.num_features + 2), setup.dtype)
 
 
 def _run(
@@ -269,46 +276,57 @@ def _draws(packing: Packing, generator: str, num_features: int, dtype: np.dtype)
 
 
 @functools.lru_cache(MOST_PROGRAMS)
-def _program(packing: SplitPacking, generator: str | None, kernel: bool, level: int | None) -> Any:
+def _program(packing: SplitPacking, generator: str | None, kernel: bool, by_steps: bool) -> Any:
     """Return the program that runs a block of rows.
 
     Args:
       packing: how the model and its state are packed.
       generator: the name of the key's random generator; None if learning draws nothing.
       kernel: whether the program is compiled as one kernel.
-      level: the compiler's optimisation level, None for XLA's own.
+      by_steps: whether an x is predicted by a step without a target. It takes longer, but rounds as
+        a run does also where copies of a learner are computed as one, and inputs were cleaned.
     """
 
     def run(packed: Packed, words: Array | None, block: Array) -> tuple[Packed, Array]:
         (model, state), key = packing.unpack(packed), key_of(words, generator)
         learned, count = block[-1, :2].astype(jnp.int32)
 
-        def row(i: Array) -> Array:
-            return jax.lax.dynamic_index_in_dim(block, i, keepdims=False)
+        # Rows are cleaned and taken as in a run: so both are compiled alike, and round alike.
+        def run_chunk(number: Array, carried: tuple[State, Array]) -> tuple[State, Array]:
+            first = number * CHUNK
+            rows = jax.lax.dynamic_slice_in_dim(block, first, CHUNK)
+            cleaned = clean(model, rows[:, :-2])
 
-        def with_row(estimates: Array, i: Array, *values: Array) -> Array:
-            return jax.lax.dynamic_update_index_in_dim(estimates, jnp.stack(values), i, 0)
+            def run_row(i: Array, carried: tuple[State, Array]) -> tuple[State, Array]:
+                state, estimates = carried
+                row, i_cleaned = row_of((rows, cleaned), i - first)
+                x, d, weight = row[:-2], row[-2], row[-1]
+                # A target that is NaN changes no state.
+                d = jnp.where((i < learned) & (weight > 0), d, jnp.nan)
+                with using(x, i_cleaned):
+                    after, trace = step(model, state, x, d, key, weight=weight)
+                return after, with_row(estimates, i, values(state, x, trace.prediction))
 
-        # A step of a run: so both are compiled alike, and round alike.
-        def learn(i: Array, carried: tuple[State, Array]) -> tuple[State, Array]:
-            state, estimates = carried
-            x, d, weight = row(i)[:-2], row(i)[-2], row(i)[-1]
-            d = jnp.where(weight > 0, d, jnp.nan)  # a target that is NaN changes no state
-            after, trace = step(model, state, x, d, key, weight=weight)
-            return after, with_row(estimates, i, *[trace.prediction] * columns)
+            return jax.lax.fori_loop(first, jnp.minimum(first + CHUNK, stepped), run_row, carried)
 
         def predict(i: Array, estimates: Array) -> Array:
-            x = row(i)[:-2]
+            x = row_of(block, i)[:-2]
+            return with_row(estimates, i, values(state, x, model.predict(state, x)))
+
+        def values(state: State, x: Array, estimate: Array) -> Array:
             bounds = model.interval(state, x) if isinstance(model, Intervals) else ()
-            return with_row(estimates, i, model.predict(state, x), *bounds)
+            return jnp.stack([estimate, *bounds])
 
         columns = 3 if isinstance(model, Intervals) else 1
         estimates = jnp.zeros((len(block) - 1, columns), block.dtype)
-        state, estimates = jax.lax.fori_loop(0, learned, learn, (state, estimates))
-        estimates = jax.lax.fori_loop(learned, count, predict, estimates)
+        stepped = count if by_steps else learned
+        chunks = (stepped + CHUNK - 1) // CHUNK
+        state, estimates = jax.lax.fori_loop(0, chunks, run_chunk, (state, estimates))
+        if not by_steps:
+            estimates = jax.lax.fori_loop(learned, count, predict, estimates)
         return packing.pack((model, state)), estimates
 
     def whole(*operands: Any) -> tuple[tuple[Packed, Array], Array | None]:
         return one_kernel(run, *operands) if kernel else (run(*operands), None)
 
-    return outermost(whole, kernel=kernel, level=level)
+    return outermost(whole, kernel=kernel)

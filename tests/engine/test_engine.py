@@ -53,16 +53,6 @@ def test_both_forms_agree(model):
     np.testing.assert_array_equal(fast.skipped, slow.skipped)
 
 
-@with_kernel
-@pytest.mark.parametrize(("r", "unrolled"), [(3, False), (14, False), (15, True), (33, False)])
-def test_loops_are_unrolled_where_the_copies_are_wide_matrices(r, unrolled):
-    model = jb.bnm_wu(4, target_mse=0.1, forgetting=0.99, ridge=1.0)
-    jb.run(model, np.ones((2, r)), np.ones(2))
-    assert engine.last().level == (3 if unrolled else 2)
-    jb.run(jb.Newton(), np.ones((2, r)), np.ones(2))  # no copies
-    assert engine.last().level == 2
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("model", EVERY)
 def test_both_forms_agree_over_the_whole_table(model):

@@ -19,7 +19,6 @@ from support import memory
 import jboost as jb
 from jboost.checkpoints import checkpoint
 from jboost.engine import loop, use
-from jboost.engine.kernel import USUAL_LEVEL
 from jboost.running.stream import run_stream
 
 KEY = jax.random.key(5)
@@ -86,7 +85,7 @@ def test_any_blocks_give_the_bits_of_one_run(whole: Any, ahead: int) -> None:
 
 def programs() -> int:
     """How many programs the engine has compiled for small models."""
-    return sum(loop._programs[level]._cache_size() for level in (None, USUAL_LEVEL))
+    return sum(program._cache_size() for program in loop._programs.values())
 
 
 @pytest.mark.parametrize("compiled_as", ["auto", "plain"])
