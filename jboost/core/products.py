@@ -25,8 +25,8 @@ LARGEST_TRIANGLE = 64  # entries of a running sum; beyond, cumsum is faster than
 
 _Tree = TypeVar("_Tree")
 Surroundings = Literal["anywhere", "kernel", "side by side"]
-"""Where a learner is traced: anywhere, inside the kernel of a run, which nothing differentiates, or
-inside it with the copies of the learner side by side."""
+"""Where a learner is traced: anywhere, inside the kernel of a run, or inside it with the copies of
+the learner side by side."""
 _surroundings: ContextVar[Surroundings] = ContextVar("surroundings", default="anywhere")
 
 
@@ -87,7 +87,14 @@ def where_needed(needed: Array, f: Callable[..., _Tree], *operands: _Tree) -> _T
         any_needed = jnp.any(needed)
         return jax.lax.cond(any_needed, jax.vmap(f), lambda first, *_: first, *operands), first
 
-    return chosen(needed, *operands)
+    # The derivatives that JAX has of `custom_vmap` can be neither mapped nor transposed.
+    differentiable = jax.custom_jvp(chosen)
+
+    @differentiable.defjvp
+    def _(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[_Tree, _Tree]:
+        return jax.jvp(f, primals[1:], tangents[1:])
+
+    return differentiable(needed, *operands)
 
 
 def _as_long_as_rows(x: Array, A: Array) -> Array:
@@ -143,19 +150,36 @@ def sums_before(x: Array) -> Array:
 
 def entry(A: Array, j: Array) -> Array:
     """Return entry j of a vector, or column j of a matrix, for a traced j."""
-    return _column_of_copies(A, j) if _summed(A) else _column(A, j)
+    if not _summed(A):
+        return _column(A, j)
+    return _column_by_mask(A, j) if A.shape[-1] < SMALLEST_COLUMN else _column_of_copies(A, j)
 
 
 def _column(A: Array, j: Array) -> Array:
     return jax.lax.dynamic_index_in_dim(A, j, axis=-1, keepdims=False)
 
 
-@jax.custom_batching.custom_vmap
+def _column_by_mask(A: Array, j: Array) -> Array:
+    hot = jax.lax.broadcasted_iota(j.dtype, A.shape, A.ndim - 1) == j
+    return jnp.sum(jnp.where(hot, A, 0), axis=-1)
+
+
+@jax.custom_jvp
 def _column_of_copies(A: Array, j: Array) -> Array:
+    return _column_agreed_on(A, j)
+
+
+@_column_of_copies.defjvp
+def _(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+    return _column_of_copies(*primals), _column_by_mask(tangents[0], primals[1])
+
+
+@jax.custom_batching.custom_vmap
+def _column_agreed_on(A: Array, j: Array) -> Array:
     return _column(A, j)
 
 
-@_column_of_copies.def_vmap
+@_column_agreed_on.def_vmap
 def _(size: int, batched: list[bool], A: Array, j: Array) -> tuple[Array, bool]:
     if not batched[0]:
         A = jnp.broadcast_to(A, (size, *A.shape))
@@ -163,11 +187,7 @@ def _(size: int, batched: list[bool], A: Array, j: Array) -> tuple[Array, bool]:
         return _column(A, j), True
 
     def apart(A: Array) -> Array:
-        columns = j.reshape(size, *[1] * (A.ndim - 1))
-        hot = jax.lax.broadcasted_iota(j.dtype, A.shape, A.ndim - 1) == columns
-        return jnp.sum(jnp.where(hot, A, 0), axis=-1)
+        return jax.vmap(_column_by_mask)(A, j)
 
-    if A.shape[-1] < SMALLEST_COLUMN:
-        return apart(A), True
     # All copies mostly take the same column, which can then be read where it is.
     return jax.lax.cond(jnp.all(j == j[0]), lambda A: _column(A, j[0]), apart, A), True

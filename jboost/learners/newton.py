@@ -117,11 +117,11 @@ class LeastSquares(Learner):
     ) -> RootState:
         """Return the state after Potter's square-root form of the paper's eq. `w_rls`."""
         w, T, turn = state
+        f = matvec(T, x)  # before the cap, as in `leverage`: the compiler computes it once for both
         if self.max_variance is not None:
             c = entry(T, turn)
             a_c = self._excess(dot(c, c), learned)
-            w, T = where_needed(a_c > 0, self._capped_root, (w, T), c, a_c, turn)
-        f = matvec(T, x)
+            w, T, f = where_needed(a_c > 0, self._capped_root, (w, T, f), c, a_c, turn)
         k = vecmat(f, T)
         g, alpha = _gain(lam, beta, dot(f, f))
         a = g / (1 + jnp.sqrt(beta / alpha))
@@ -130,40 +130,40 @@ class LeastSquares(Learner):
         return RootState(w, grow * T - (grow * a * f)[:, None] * k[None, :], turn)
 
     def _capped_root(
-        self, state: tuple[Array, Array], c: Array, a_c: Array, turn: Array
-    ) -> tuple[Array, Array]:
-        """Return w and T − a_c c cᵀT, which caps the variance of one coefficient."""
-        w, T = state
+        self, state: tuple[Array, Array, Array], c: Array, a_c: Array, turn: Array
+    ) -> tuple[Array, Array, Array]:
+        """Return w, T − a_c c cᵀT, which caps the variance of one coefficient, and f = T x."""
+        w, T, f = state
         k_c = vecmat(c, T)
         if self.shrink:
             w = w - (_covariances_gain(a_c, dot(c, c)) * entry(w, turn)) * k_c[: w.shape[0]]
-        return w, T - (a_c * c)[:, None] * k_c[None, :]
+        return w, T - (a_c * c)[:, None] * k_c[None, :], f - (a_c * dot(c, f)) * c
 
     def _covariance(
         self, state: CovarianceState, x: Array, d: Array, lam: Array, beta: Array, learned: Array
     ) -> CovarianceState:
         """Return the state after eq. `w_rls` itself, whose P stays exactly symmetric."""
         w, P, turn = state
+        k = symmetric_matvec(P, x)  # before the cap, as in `_root`
         if self.max_variance is not None:
             c = symmetric_column(P, turn)
             variance = entry(c, turn)
             a_c = self._excess(variance, learned)
             g_c = _covariances_gain(a_c, variance)
-            w, P = where_needed(a_c > 0, self._capped_covariance, (w, P), c, g_c, turn)
-        k = symmetric_matvec(P, x)
+            w, P, k = where_needed(a_c > 0, self._capped_covariance, (w, P, k), c, g_c, turn, x)
         grow = 1 / beta
         g, _ = _gain(lam, beta, dot(x, k))
         w = w + (g * (d - dot(w, x))) * k
         return CovarianceState(w, minus_square(grow * P, grow * g, k), turn)
 
     def _capped_covariance(
-        self, state: tuple[Array, Array], c: Array, g_c: Array, turn: Array
-    ) -> tuple[Array, Array]:
-        """Return w and P − g_c c cᵀ, which caps the variance of one coefficient."""
-        w, P = state
+        self, state: tuple[Array, Array, Array], c: Array, g_c: Array, turn: Array, x: Array
+    ) -> tuple[Array, Array, Array]:
+        """Return w, P − g_c c cᵀ, which caps the variance of one coefficient, and k = P x."""
+        w, P, k = state
         if self.shrink:
             w = w - (g_c * entry(w, turn)) * c
-        return w, minus_square(P, g_c, c)
+        return w, minus_square(P, g_c, c), k - (g_c * dot(c, x)) * c
 
     def _excess(self, variance: Array, learned: Array) -> Array:
         """Return Potter's factor a that brings a diagonal entry of P back to the cap, or 0.
