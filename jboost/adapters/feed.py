@@ -30,11 +30,11 @@ from jboost.core import Key, Learner, State, forks
 from jboost.core.learner import float_dtype
 from jboost.core.rows import row_of, with_row
 from jboost.core.step import step
-from jboost.engine.kernel import key_of, key_words, one_kernel, outermost, quickly
+from jboost.engine.kernel import corners, key_of, key_words, one_kernel, outermost, quickly
 from jboost.engine.layout import Layout, lay_out, put_back
 from jboost.engine.loop import decide
 from jboost.engine.packing import Packing, SplitPacking
-from jboost.engine.pieces import aligned, clean, platforms, using
+from jboost.engine.pieces import clean, platforms, using
 from jboost.engine.plan import Plan, Plans
 from jboost.running.run import initial
 from jboost.wrappers.intervals import Intervals
@@ -237,7 +237,7 @@ def _begin(key: Key, model: Learner, num_features: int, state: State) -> tuple[S
 
 
 def _block(setup: Setup) -> np.ndarray:
-    return aligned((setup.rows + 1, setup.num_features + 2), setup.dtype)
+    return np.empty((setup.rows + 1, setup.num_features + 2), setup.dtype)
 
 
 def _run(
@@ -246,7 +246,7 @@ def _run(
     """Learn the first rows of a block and predict those behind them, ``count`` rows in all."""
     forks.check()
     block[-1, :2] = learned, count  # in the last row: another operand would cost a call 3 µs
-    (packed, estimates), _ = setup.program(packed, setup.key_words, block)
+    packed, estimates = setup.program(packed, setup.key_words, block)
     return packed, np.asarray(estimates)[:count]
 
 
@@ -326,7 +326,14 @@ def _program(packing: SplitPacking, generator: str | None, kernel: bool, by_step
             estimates = jax.lax.fori_loop(learned, count, predict, estimates)
         return packing.pack((model, state)), estimates
 
-    def whole(*operands: Any) -> tuple[tuple[Packed, Array], Array | None]:
-        return one_kernel(run, *operands) if kernel else (run(*operands), None)
+    def with_corners(*operands: Any) -> tuple[Packed, Array]:
+        packed, estimates = run(*operands)
+        # Behind the estimates, where nobody looks: an array more costs a call 3 µs.
+        column = corners(operands).astype(estimates.dtype)[:, None]
+        column = jnp.broadcast_to(column, (len(column), estimates.shape[1]))
+        return packed, jnp.concatenate([estimates, column])
+
+    def whole(*operands: Any) -> tuple[Packed, Array]:
+        return one_kernel(with_corners, changed=operands)[0] if kernel else run(*operands)
 
     return outermost(whole, kernel=kernel)

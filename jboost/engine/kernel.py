@@ -73,14 +73,14 @@ def one_kernel(
     """Return ``f(*operands, *changed)`` as one kernel, and the corners: a number of each operand.
 
     An operand that nothing uses aborts the process inside XLA. So the kernel also returns a corner
-    of each operand, and the outermost ``jit`` must return those too. What f certainly uses and
-    changes in place is ``changed``: a look at a corner of it would cost a copy.
+    of each operand, and the outermost ``jit`` must return those too. Operands that f certainly uses
+    are ``changed``: where f changes them in place, a look at a corner would cost a copy.
     """
     from jax.experimental.xla_metadata import set_xla_metadata
 
     def call(operands: Any, changed: Any) -> Any:
         with written_for("kernel"):
-            return f(*operands, *changed), _corners(operands)
+            return f(*operands, *changed), corners(operands)
 
     # A constant operand counts as unused too; behind the barrier XLA does not know it for one.
     outputs = jax.jit(call)(*jax.lax.optimization_barrier((operands, changed)))
@@ -88,11 +88,11 @@ def one_kernel(
     return tagged
 
 
-def _corners(operands: Any) -> Array:
+def corners(operands: Any) -> Array:
     """Return the first number of each array, all in one array: an array more costs a call 10 µs."""
-    corners = [a[(slice(1),) * jnp.ndim(a)] for a in map(jnp.asarray, jax.tree.leaves(operands))]
+    first = [a[(slice(1),) * jnp.ndim(a)] for a in map(jnp.asarray, jax.tree.leaves(operands))]
     return jnp.concatenate(
-        [jnp.zeros(0, jnp.float32), *(jnp.ravel(a).astype(jnp.float32) for a in corners)]
+        [jnp.zeros(0, jnp.float32), *(jnp.ravel(a).astype(jnp.float32) for a in first)]
     )
 
 
