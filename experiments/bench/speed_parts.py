@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import jax
@@ -23,7 +24,8 @@ from jboost.core import Learner
 from jboost.engine.kernel import one_kernel, outermost
 
 COPIES = 24  # twenty learners and four idle ones, side by side
-SAMPLES, R = 2_000, 8
+SAMPLES, R = 3_000, 8
+SETTLED = 100  # samples after which no call may wait for the compiler
 
 
 def microseconds(call: Callable[[], Any], steps: int, repeats: int) -> float:
@@ -76,8 +78,13 @@ def storages(r: int, repeats: int) -> dict[str, float]:
 
 
 def single_calls() -> dict[str, dict[str, float]]:
-    """CPU µs of a sample in a run and in single calls, by model and by thread; see `pairs`."""
+    """CPU µs of a sample in a run and in single calls, by model and by thread; see `pairs`.
+
+    Nothing where river is not installed.
+    """
     found = {}
+    if find_spec("river") is None:
+        return found
     for where in ("another thread", "the calling thread"):
         code = f"from experiments.bench import speed_parts; speed_parts.pairs({where!r})"
         costs = json.loads(fresh_python(code))
@@ -86,30 +93,47 @@ def single_calls() -> dict[str, dict[str, float]]:
 
 
 def pairs(where: str) -> None:
-    """Print CPU µs of a step in a run, of ``predict`` and ``learn`` together, and of no rows."""
+    """Print what single calls of the adapter for river cost; see `_pair`."""
     if where == "the calling thread":
         compute_in_calling_thread()
     rng = np.random.default_rng(0)
     xs = rng.uniform(-1, 1, (SAMPLES, R)).astype(np.float32)
     ds = (xs.sum(axis=1) + 0.1 * rng.standard_normal(SAMPLES)).astype(np.float32)
-    boosted = jb.bnm_wu(20, target_mse=0.1, forgetting=0.999, ridge=0.01)
-    models = {"SGD": jb.SGD(0.1), "Newton": jb.Newton(0.999), "bnm_wu": boosted, "auto": jb.auto()}
+    models = {
+        "SGD": jb.SGD(0.1),
+        "Newton": jb.Newton(0.999),
+        "bsgd_wu": jb.bsgd_wu(20, target_mse=0.1, step_size=0.03),
+        "bnm_wu": jb.bnm_wu(20, target_mse=0.1, forgetting=0.999, ridge=0.01),
+        "small auto": jb.auto("small"),
+        "auto": jb.auto(),
+    }
     print(json.dumps({name: _pair(model, xs, ds) for name, model in models.items()}))
 
 
 def _pair(model: Learner, xs: np.ndarray, ds: np.ndarray) -> dict[str, float]:
-    key = jax.random.key(0)
+    """CPU µs of a step in a run, of a pair of calls and of a call of no rows.
+
+    "longest" is the longest pair after the first ones, divided by the median.
+    """
+    from jboost.adapters.river import OnlineRegressor
+
     inputs, targets = jnp.asarray(xs), jnp.asarray(ds)
 
     def run() -> Any:
-        return jax.block_until_ready(jb.run(model, inputs, targets, key=key))
+        return jax.block_until_ready(jb.run(model, inputs, targets))
 
-    feed, spent = Feed(model, R, key), []
+    regressor, spent = OnlineRegressor(model), []
     for x, d in zip(xs.tolist(), ds.tolist(), strict=True):
+        row = dict(enumerate(x))
         start = time.process_time()
-        feed.predict(x)
-        feed = feed.learn(x, d)
+        regressor.predict_one(row)
+        regressor.learn_one(row, d)
         spent.append(time.process_time() - start)
-    empty = microseconds(feed.warm_up, 1, 200)
-    pair = 1e6 * float(np.median(spent[SAMPLES // 4 :]))
-    return {"step": microseconds(run, SAMPLES, 5), "pair": pair, "call of no rows": empty}
+    settled = np.array(spent[SETTLED:])
+    median = float(np.median(settled))
+    return {
+        "step": microseconds(run, SAMPLES, 5),
+        "pair": 1e6 * median,
+        "call of no rows": microseconds(Feed(model, R).warm_up, 1, 200),
+        "longest": float(settled.max()) / median,
+    }

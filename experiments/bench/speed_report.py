@@ -56,6 +56,7 @@ class Results(NamedTuple):
     memory: dict[str, Any]
     imports: dict[str, float]
     first: dict[str, dict[str, float]]
+    command: dict[str, float]  # CPU seconds of ``jboost run``, cold and warm
     singles: dict[str, dict[str, float]]  # of `speed_parts.single_calls`
     storages: dict[str, dict[str, float]]  # of `speed_parts.storages`, by the number of columns
 
@@ -164,6 +165,9 @@ def requirements(found: Results) -> Iterator[Requirement]:
     for name, cost in found.singles.items():
         what = f"{name}: CPU µs of a pair of calls above a step"
         yield Requirement(what, "<=", 60, cost["pair"] - cost["step"], aim=True)
+        yield Requirement(f"{name}: longest pair of calls / median", "<=", 20, cost["longest"])
+    cold, warm = found.command.values()
+    yield Requirement("jboost run with auto, 400 rows: CPU warm / cold", "<=", 0.5, warm / cold)
     programs = sum(cost["compiled_by_second_length"] for cost in first.values())
     yield Requirement("programs compiled by a second length", "<=", 0, programs)
     programs = sum(found.compiled_again.values())
@@ -223,7 +227,12 @@ def show(found: Results) -> None:
     for what, cost in found.first.items():
         run, over, programs = cost.values()
         print(f"     {what:<26} {run:>7.2f} {over:>7.2f} {programs:>3.0f}")
-    print("single calls, CPU µs of a step in a run, of a pair of calls, of a call without rows")
+    times = ", ".join(f"{name} {spent:.1f}" for name, spent in found.command.items())
+    print(f"jboost run with auto on 400 rows, CPU s: {times}")
+    print(
+        "single calls, CPU µs of a step in a run, of a pair of calls, of a call without rows; the"
+    )
+    print("longest pair divided by the median")
     for what, cost in found.singles.items():
         print(f"     {what:<34} " + " ".join(f"{_number(spent):>8}" for spent in cost.values()))
     print("least squares on P alone, 24 copies side by side, µs: the whole matrix, one triangle")

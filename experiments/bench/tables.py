@@ -72,10 +72,11 @@ def first_results(record: Record) -> str:
 def single_calls(record: Record) -> str:
     """CPU microseconds of single calls, beside a step of a run."""
     rows = [
-        [name, *(f"{cost[what]:.3g}" for what in ("step", "pair", "call of no rows"))]
+        [name, *(f"{cost[what]:.3g}" for what in ("step", "pair", "call of no rows", "longest"))]
         for name, cost in record["results"].get("singles", {}).items()
     ]
-    return table(["", "step of a run", "pair of calls", "call of no rows"], rows)
+    head = ["", "step of a run", "pair of calls", "call of no rows", "longest pair / median"]
+    return table(head, rows)
 
 
 def storages(record: Record) -> str:
