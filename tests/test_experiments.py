@@ -364,7 +364,7 @@ def test_times_are_compared_with_the_faster_loop_in_c():
         speed_report.Row("BSGD-WU", 3, how, "Newton", 1, spent, 0.0, 0.01, finite=True)
         for how, spent in times.items()
     ]
-    results = speed_report.Results(rows, [], {}, {}, {}, {}, {}, {}, {}, {})
+    results = speed_report.Results(rows, [], {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {})
     assert results.time("BSGD-WU", 3, "C", "Newton") == 1.0
     assert results.time("BSGD-WU", 3, "C, together", "Newton") == 2.0
     assert results.faster("BSGD-WU", 3, "Newton") == "side by side"

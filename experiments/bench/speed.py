@@ -23,6 +23,7 @@ import numpy as np
 
 import jboost as jb
 from experiments.bench import speed_native as native
+from experiments.bench import speed_parts as parts
 from experiments.bench import speed_peers as peers
 from experiments.bench import speed_report as report
 from experiments.bench.speed_cases import (
@@ -144,13 +145,19 @@ def memory(steps: int) -> dict[str, Any]:
 
 
 def imports(repeats: int) -> dict[str, float]:
-    """Seconds to import jax and jboost, in fresh processes, in turns."""
+    """CPU seconds to import jax and jboost, in fresh processes, in turns.
+
+    Python's compiled files are kept from the first import on, as they are on a user's machine.
+    """
     best = {"jax": float("inf"), "jboost": float("inf")}
-    for _ in range(repeats):
-        for name in best:
-            code = f"import time; t = time.perf_counter(); import {name}"
-            spent = float(fresh_python(f"{code}; print(time.perf_counter() - t)"))
-            best[name] = min(best[name], spent)
+    with tempfile.TemporaryDirectory() as folder:
+        kept = {"PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
+        fresh_python("import jboost", **kept)
+        for _ in range(repeats):
+            for name in best:
+                code = f"import time; t = time.process_time(); import {name}"
+                spent = fresh_python(f"{code}; print(time.process_time() - t)", **kept)
+                best[name] = min(best[name], float(spent))
     return best
 
 
@@ -173,6 +180,29 @@ def first_results(widths: Sequence[int]) -> dict[str, Any]:
             found[f"auto, r = {r}, cold"] = fresh("auto", r, None)
             fresh("auto", r, folder)
             found[f"auto, r = {r}, warm"] = fresh("auto", r, folder)
+    return found
+
+
+def command() -> dict[str, float]:
+    """CPU seconds of ``jboost run`` with auto on 400 rows of numbers and text, in all.
+
+    "Cold" has no programs of an earlier process, and "warm" has those of the cold one.
+    """
+    rng = np.random.default_rng(0)
+    numbers = rng.uniform(-1, 1, (400, 8))
+    texts = rng.integers(0, 12, (400, 4))
+    rows = ["a,b,c,d,e,f,g,h,p,q,r,s,y"]
+    for x, words in zip(numbers, texts, strict=True):
+        rows.append(",".join([*map(str, x), *(f"word{w}" for w in words), str(x.sum())]))
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "rows.csv")
+        file.write_text("\n".join(rows))
+        for name in ("cold", "warm"):
+            code = f"from jboost.cli import main; main(['run', {str(file)!r}, '--target', 'y'])"
+            code += "; import time; print(time.process_time())"
+            said = fresh_python(code, JBOOST_CACHE=f"{folder}/programs", MPLBACKEND="Agg")
+            found[name] = float(said.split()[-1])
     return found
 
 
@@ -224,7 +254,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     longest = samples(10_000_000, 100_000)
     spans = [10**k for k in range(4, 8) if 10**k <= longest]
-    bar = Progress("speed, the rest", 5)
+    bar = Progress("speed, the rest", 8)
     many = trials(samples(5_000, 500), 100, size(4, 2), loop)
     bar.add(1, "many trials")
     spread = growth(spans or [longest], 5)
@@ -235,7 +265,27 @@ def main(argv: Sequence[str] | None = None) -> None:
     bar.add(1, "imports")
     first = first_results((8,) if quick else (8, 54))
     bar.add(1, "first results")
-    results = report.Results(rows, notes, sparing, apart, again, many, spread, added, loaded, first)
+    commanded = command()
+    bar.add(1, "jboost run")
+    singles = parts.single_calls()
+    bar.add(1, "single calls")
+    stored = {str(r): parts.storages(r, size(20, 3)) for r in (12, 21)}
+    bar.add(1, "storages of P")
+    results = report.Results(
+        rows,
+        notes,
+        sparing,
+        apart,
+        again,
+        many,
+        spread,
+        added,
+        loaded,
+        first,
+        commanded,
+        singles,
+        stored,
+    )
     report.show(results)
     recorded = {
         "m": M, "max_reuse": K, "target_mse": TARGET, "forgetting": FORGETTING, "ridge": RIDGE,

@@ -56,6 +56,9 @@ class Results(NamedTuple):
     memory: dict[str, Any]
     imports: dict[str, float]
     first: dict[str, dict[str, float]]
+    command: dict[str, float]  # CPU seconds of ``jboost run``, cold and warm
+    singles: dict[str, dict[str, float]]  # of `speed_parts.single_calls`
+    storages: dict[str, dict[str, float]]  # of `speed_parts.storages`, by the number of columns
 
     def time(self, name: str, r: int, how: str = "jboost", combiner: str = "NSGD") -> float:
         """Microseconds a step, of C those of the faster layout; nan where it was not measured."""
@@ -159,6 +162,13 @@ def requirements(found: Results) -> Iterator[Requirement]:
         yield Requirement(what, "<=", limit, ratio)
         over = warm.get("over_import_jax_seconds", float("nan"))
         yield Requirement(f"auto, r = {r}, warm cache: CPU s over import jax", "<=", 1.5, over)
+    for name, cost in found.singles.items():
+        what = f"{name}: CPU µs of a pair of calls above a step"
+        yield Requirement(what, "<=", 60, cost["pair"] - cost["step"], aim=True)
+        if name.startswith("auto"):
+            yield Requirement(f"{name}: longest pair of calls / median", "<=", 20, cost["longest"])
+    cold, warm = found.command.values()
+    yield Requirement("jboost run with auto, 400 rows: CPU warm / cold", "<=", 0.5, warm / cold)
     programs = sum(cost["compiled_by_second_length"] for cost in first.values())
     yield Requirement("programs compiled by a second length", "<=", 0, programs)
     programs = sum(found.compiled_again.values())
@@ -213,11 +223,22 @@ def show(found: Results) -> None:
         print(f"     {int(T):>12,} {_number(spent):>9}")
     later = found.memory["added_after_first_block_mb"]
     print(f"\nmemory added by the stream after its first block: {later:.0f} MB")
-    print("import, s: " + ", ".join(f"{k} {v:.2f}" for k, v in found.imports.items()))
+    print("import, CPU s: " + ", ".join(f"{k} {v:.2f}" for k, v in found.imports.items()))
     print("first result of 2,000 rows, CPU s; in all less import jax; programs of a second length")
     for what, cost in found.first.items():
         run, over, programs = cost.values()
         print(f"     {what:<26} {run:>7.2f} {over:>7.2f} {programs:>3.0f}")
+    times = ", ".join(f"{name} {spent:.1f}" for name, spent in found.command.items())
+    print(f"jboost run with auto on 400 rows, CPU s: {times}")
+    print(
+        "single calls, CPU µs of a step in a run, of a pair of calls, of a call without rows; the"
+    )
+    print("longest pair divided by the median")
+    for what, cost in found.singles.items():
+        print(f"     {what:<34} " + " ".join(f"{_number(spent):>8}" for spent in cost.values()))
+    print("least squares on P alone, 24 copies side by side, µs: the whole matrix, one triangle")
+    for r, times in found.storages.items():
+        print(f"     r = {r:<4} " + " ".join(f"{_number(spent):>8}" for spent in times.values()))
     if found.same_algorithm:
         worst = max(found.same_algorithm.values())
         print(f"C and jboost agree in all {len(found.same_algorithm)} rows, at worst {worst:.1e}")

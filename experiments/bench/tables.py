@@ -69,6 +69,25 @@ def first_results(record: Record) -> str:
     return table(head, shown)
 
 
+def single_calls(record: Record) -> str:
+    """CPU microseconds of single calls, beside a step of a run."""
+    rows = [
+        [name, *(f"{cost[what]:.3g}" for what in ("step", "pair", "call of no rows", "longest"))]
+        for name, cost in record["results"].get("singles", {}).items()
+    ]
+    head = ["", "step of a run", "pair of calls", "call of no rows", "longest pair / median"]
+    return table(head, rows)
+
+
+def storages(record: Record) -> str:
+    """Microseconds of least squares on the whole of P and on one triangle of it."""
+    rows = [
+        [f"r = {r}", f"{times['whole']:.3g}", f"{times['triangle']:.3g}"]
+        for r, times in record["results"].get("storages", {}).items()
+    ]
+    return table(["", "the whole of P", "one triangle of P"], rows)
+
+
 def speed_requirements(record: Record) -> str:
     """What must hold, what is aimed at, and what was measured."""
     shown = [
@@ -291,6 +310,8 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
         "speed": speed(record("speed")),
         "speed rows": speed_rows(record("speed")),
         "first results": first_results(record("speed")),
+        "single calls": single_calls(record("speed")),
+        "storages": storages(record("speed")),
         "speed requirements": speed_requirements(record("speed")),
         "combiners errors": combiner_errors(combiners),
         "combiners regrets": combiner_regrets(combiners),

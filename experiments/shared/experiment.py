@@ -186,14 +186,13 @@ class Progress(progress.Progress):
         self.add(0)  # the first step may take long
 
 
-def fresh_python(code: str) -> str:
+def fresh_python(code: str, **environment: str) -> str:
     """The output of some code in a new process, with the same jboost and these experiments."""
     folders = [Path(jboost.__file__).parents[1], Path(__file__).resolve().parents[2]]
     path = os.pathsep.join(map(str, folders))
     command = [sys.executable, "-c", code]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": path}
-    )
+    variables = {**os.environ, "PYTHONPATH": path, **environment}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=variables)
     return done.stdout
 
 

@@ -6,7 +6,7 @@ learning before it cost one call, and one program does everything, compiled once
 
     learn the first rows (x, d, weight) of a block; then predict the x of those behind them
 
-The numbers are the same, to the last bit, whether samples come one by one or in batches.
+The numbers are the same, to the last bit, whether samples come one by one, in batches or in a run.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from numpy.typing import ArrayLike
 from jboost.adapters import programs
 from jboost.adapters.growth import carry_over
 from jboost.adapters.numbers import as_weights
-from jboost.adapters.programs import Packed, Program
+from jboost.adapters.programs import CHUNK, Packed, Program
 from jboost.core import Key, Learner, State, forks
 from jboost.core.learner import float_dtype
-from jboost.engine.kernel import USUAL_LEVEL, key_of, key_words
+from jboost.engine.kernel import key_of, key_words
 from jboost.engine.layout import Layout, lay_out
 from jboost.engine.loop import decide
 from jboost.engine.packing import Packing, SplitPacking
@@ -202,8 +202,11 @@ def _begin(key: Key, model: Learner, num_features: int, state: State) -> tuple[S
         # Only ``init`` took the key: the program is the one for models without a key.
         words = generator = None
     fitting = LARGEST_BLOCK // ((num_features + 2) * dtype.itemsize)
-    rows = min(max(fitting, QUEUE), LONGEST_BLOCK)
+    rows = min(max(fitting // CHUNK * CHUNK, QUEUE), LONGEST_BLOCK)
     block = jax.ShapeDtypeStruct((rows + 1, num_features + 2), dtype)
+
+    def by_steps(layout: Layout) -> bool:
+        return bool(layout.walks) or not model.takes_missing
 
     def packed(layout: Layout) -> tuple[SplitPacking, Packed]:
         packing = SplitPacking.of(jax.eval_shape(functools.partial(lay_out, layout), *both))
@@ -211,14 +214,15 @@ def _begin(key: Key, model: Learner, num_features: int, state: State) -> tuple[S
 
     def trace(layout: Layout) -> Any:
         packing, arrays = packed(layout)
-        return programs.program(packing, generator, True, USUAL_LEVEL).trace(arrays, words, block)
+        program = programs.program(packing, generator, True, by_steps(layout))
+        return program.trace(arrays, words, block)
 
     def make() -> Plan:
         return decide(both[0], both[1], platforms(np.zeros(0)), trace)
 
     plan = _plans.get(None, both, (generator, num_features, dtype), make)
     packing, arrays = packed(plan.layout)
-    program = programs.program(packing, generator, plan.kernel, plan.level)
+    program = programs.program(packing, generator, plan.kernel, by_steps(plan.layout))
     largest = float(jnp.finfo(dtype).max)
     fixed = key, model, num_features, dtype, largest, plan.layout, packing, words, program, rows
     return Setup(*fixed), (arrays, ())
@@ -234,5 +238,5 @@ def _run(
     """Learn the first rows of a block and predict those behind them, ``count`` rows in all."""
     forks.check()
     block[-1, :2] = learned, count  # in the last row: another operand would cost a call 3 µs
-    (packed, estimates), _ = setup.program(packed, setup.key_words, block)
+    packed, estimates = setup.program(packed, setup.key_words, block)
     return packed, np.asarray(estimates)[:count]

@@ -13,13 +13,18 @@ from jax import Array
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from jboost.core import Learner, State
+from jboost.core.rows import row_of, with_row
 from jboost.core.step import step
-from jboost.engine.kernel import key_of, one_kernel, outermost, quickly
+from jboost.engine.kernel import corners, key_of, one_kernel, outermost, quickly
 from jboost.engine.layout import Layout, lay_out, put_back
 from jboost.engine.packing import Packing, SplitPacking
+from jboost.engine.pieces import clean, using
 from jboost.wrappers.intervals import Intervals
 
 MOST_PROGRAMS = 256  # programs that are remembered
+# Few, since most calls have two rows; and JAX computes only the smallest programs in the calling
+# thread, by default, which is faster.
+CHUNK = 4  # rows
 Program = Callable[..., Any]
 Packed = tuple[Array, ...]
 
@@ -52,46 +57,64 @@ def draws(packing: Packing, generator: str, num_features: int, dtype: np.dtype) 
 
 
 @functools.lru_cache(MOST_PROGRAMS)
-def program(packing: SplitPacking, generator: str | None, kernel: bool, level: int | None) -> Any:
+def program(packing: SplitPacking, generator: str | None, kernel: bool, by_steps: bool) -> Any:
     """Return the program that runs a block of rows.
 
     Args:
       packing: how the model and its state are packed.
       generator: the name of the key's random generator; None if learning draws nothing.
       kernel: whether the program is compiled as one kernel.
-      level: the compiler's optimisation level, None for XLA's own.
+      by_steps: whether an x is predicted by a step without a target. It takes longer, but rounds as
+        a run does also where copies of a learner are computed as one, and inputs were cleaned.
     """
 
     def run(packed: Packed, words: Array | None, block: Array) -> tuple[Packed, Array]:
         (model, state), key = packing.unpack(packed), key_of(words, generator)
         learned, count = block[-1, :2].astype(jnp.int32)
 
-        def row(i: Array) -> Array:
-            return jax.lax.dynamic_index_in_dim(block, i, keepdims=False)
+        # Rows are cleaned and taken as in a run: so both are compiled alike, and round alike.
+        def run_chunk(number: Array, carried: tuple[State, Array]) -> tuple[State, Array]:
+            first = number * CHUNK
+            rows = jax.lax.dynamic_slice_in_dim(block, first, CHUNK)
+            cleaned = clean(model, rows[:, :-2])
 
-        def with_row(estimates: Array, i: Array, *values: Array) -> Array:
-            return jax.lax.dynamic_update_index_in_dim(estimates, jnp.stack(values), i, 0)
+            def run_row(i: Array, carried: tuple[State, Array]) -> tuple[State, Array]:
+                state, estimates = carried
+                row, i_cleaned = row_of((rows, cleaned), i - first)
+                x, d, weight = row[:-2], row[-2], row[-1]
+                # A target that is NaN changes no state.
+                d = jnp.where((i < learned) & (weight > 0), d, jnp.nan)
+                with using(x, i_cleaned):
+                    after, trace = step(model, state, x, d, key, weight=weight)
+                return after, with_row(estimates, i, values(state, x, trace.prediction))
 
-        # A step of a run: so both are compiled alike, and round alike.
-        def learn(i: Array, carried: tuple[State, Array]) -> tuple[State, Array]:
-            state, estimates = carried
-            x, d, weight = row(i)[:-2], row(i)[-2], row(i)[-1]
-            d = jnp.where(weight > 0, d, jnp.nan)  # a target that is NaN changes no state
-            after, trace = step(model, state, x, d, key, weight=weight)
-            return after, with_row(estimates, i, *[trace.prediction] * columns)
+            return jax.lax.fori_loop(first, jnp.minimum(first + CHUNK, stepped), run_row, carried)
 
         def predict(i: Array, estimates: Array) -> Array:
-            x = row(i)[:-2]
+            x = row_of(block, i)[:-2]
+            return with_row(estimates, i, values(state, x, model.predict(state, x)))
+
+        def values(state: State, x: Array, estimate: Array) -> Array:
             bounds = model.interval(state, x) if isinstance(model, Intervals) else ()
-            return with_row(estimates, i, model.predict(state, x), *bounds)
+            return jnp.stack([estimate, *bounds])
 
         columns = 3 if isinstance(model, Intervals) else 1
         estimates = jnp.zeros((len(block) - 1, columns), block.dtype)
-        state, estimates = jax.lax.fori_loop(0, learned, learn, (state, estimates))
-        estimates = jax.lax.fori_loop(learned, count, predict, estimates)
+        stepped = count if by_steps else learned
+        chunks = (stepped + CHUNK - 1) // CHUNK
+        state, estimates = jax.lax.fori_loop(0, chunks, run_chunk, (state, estimates))
+        if not by_steps:
+            estimates = jax.lax.fori_loop(learned, count, predict, estimates)
         return packing.pack((model, state)), estimates
 
-    def whole(*operands: Any) -> tuple[tuple[Packed, Array], Array | None]:
-        return one_kernel(run, *operands) if kernel else (run(*operands), None)
+    def with_corners(*operands: Any) -> tuple[Packed, Array]:
+        packed, estimates = run(*operands)
+        # Behind the estimates, where nobody looks: an array more costs a call 3 µs.
+        column = corners(operands).astype(estimates.dtype)[:, None]
+        column = jnp.broadcast_to(column, (len(column), estimates.shape[1]))
+        return packed, jnp.concatenate([estimates, column])
 
-    return outermost(whole, kernel=kernel, level=level)
+    def whole(*operands: Any) -> tuple[Packed, Array]:
+        return one_kernel(with_corners, changed=operands)[0] if kernel else run(*operands)
+
+    return outermost(whole, kernel=kernel)

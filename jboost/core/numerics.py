@@ -5,6 +5,9 @@ The latter are: unusable numbers set to zero, sums that keep their digits, repea
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import jax
@@ -80,8 +83,38 @@ def usable(values: Array) -> Array:
     return jnp.abs(values) < LARGEST  # a comparison with NaN is False
 
 
+class Cleaned(NamedTuple):
+    """An input, what :func:`known` makes of it, and whether all of its entries are usable."""
+
+    raw: Array
+    x: Array
+    good: Array
+
+
+_cleaned: ContextVar[Cleaned | None] = ContextVar("cleaned", default=None)
+
+
+@contextmanager
+def already_cleaned(cleaned: Cleaned) -> Iterator[None]:
+    """Let :func:`known` and :func:`all_usable` look up what they would compute of this input."""
+    token = _cleaned.set(cleaned)
+    try:
+        yield
+    finally:
+        _cleaned.reset(token)
+
+
+def all_usable(x: Array) -> Array:
+    """Return whether all entries of an input are usable."""
+    cleaned = _cleaned.get()
+    return cleaned.good if cleaned is not None and x is cleaned.raw else jnp.all(usable(x))
+
+
 def known(x: ArrayLike, dtype: DTypeLike) -> Array:
     """Return x with its unusable entries at zero, so that a prediction is always finite."""
+    cleaned = _cleaned.get()
+    if cleaned is not None and x is cleaned.raw and cleaned.x.dtype == dtype:
+        return cleaned.x
     x = jnp.asarray(x, dtype)
     return jnp.where(usable(x), x, jnp.zeros((), dtype))
 

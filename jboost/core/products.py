@@ -7,10 +7,10 @@ functions of this module where they are. The engine may fill up the rows of a sq
 zeros: the product of a vector and such a matrix is as long as the rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +18,15 @@ from jax import Array
 
 from jboost.core.numerics import HIGHEST, root
 
-LARGEST_SUM = 32  # columns; beyond, a matrix product is faster in every layout
+LARGEST_SUM = 24  # columns; beyond, a matrix product is faster in every layout
+# To find a shorter column in every copy takes less than to see whether all copies agree on it.
+SMALLEST_COLUMN = 12  # entries
 LARGEST_TRIANGLE = 64  # entries of a running sum; beyond, cumsum is faster than a masked triangle
 
+_Tree = TypeVar("_Tree")
 Surroundings = Literal["anywhere", "kernel", "side by side"]
-"""Where a learner is traced: anywhere, inside the kernel of a run, which nothing differentiates, or
-inside it with the copies of the learner side by side."""
+"""Where a learner is traced: anywhere, inside the kernel of a run, or inside it with the copies of
+the learner side by side."""
 _surroundings: ContextVar[Surroundings] = ContextVar("surroundings", default="anywhere")
 
 
@@ -61,30 +64,37 @@ def vecmat(x: Array, A: Array) -> Array:
     return jnp.dot(x, A, precision=HIGHEST)
 
 
-def vecmat_where(needed: Array, x: Array, A: Array) -> Array:
-    """Return Aᵀx where it is needed; a kernel skips a large product that no copy needs."""
-    if _surroundings.get() == "anywhere" or A.shape[0] <= LARGEST_SUM:
-        return vecmat(x, A)
-    return _vecmat_or_zero(needed, x, A)
+def where_needed(needed: Array, f: Callable[..., _Tree], *operands: _Tree) -> _Tree:
+    """Return ``f(*operands)``, which must be ``operands[0]`` where it is not needed.
 
+    A kernel computes it only where at least one of the copies needs it.
+    """
+    if _surroundings.get() == "anywhere":
+        return f(*operands)
 
-@jax.custom_batching.custom_vmap
-def _vecmat_or_zero(needed: Array, x: Array, A: Array) -> Array:
-    return jax.lax.cond(needed, vecmat, _zero, x, A)
+    @jax.custom_batching.custom_vmap
+    def chosen(needed: Array, *operands: _Tree) -> _Tree:
+        return jax.lax.cond(needed, f, lambda first, *_: first, *operands)
 
-
-@_vecmat_or_zero.def_vmap
-def _(size: int, batched: list[bool], *operands: Array) -> tuple[Array, bool]:
     # Without this rule vmap would compute both cases and choose between them.
-    needed, x, A = (
-        operand if has else jnp.broadcast_to(operand, (size, *operand.shape))
-        for operand, has in zip(operands, batched, strict=True)
-    )
-    return jax.lax.cond(jnp.any(needed), jax.vmap(vecmat), _zero, x, A), True
+    @chosen.def_vmap
+    def _(size: int, batched: list[Any], *arguments: Any) -> tuple[Any, Any]:
+        def stack(leaf: Array, has: bool) -> Array:
+            return leaf if has else jnp.broadcast_to(leaf, (size, *jnp.shape(leaf)))
 
+        needed, *operands = jax.tree.map(stack, list(arguments), list(batched))
+        first = jax.tree.map(lambda _: True, operands[0])
+        any_needed = jnp.any(needed)
+        return jax.lax.cond(any_needed, jax.vmap(f), lambda first, *_: first, *operands), first
 
-def _zero(x: Array, A: Array) -> Array:
-    return jnp.zeros((*x.shape[:-1], A.shape[-1]), A.dtype)
+    # The derivatives that JAX has of `custom_vmap` can be neither mapped nor transposed.
+    differentiable = jax.custom_jvp(chosen)
+
+    @differentiable.defjvp
+    def _(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[_Tree, _Tree]:
+        return jax.jvp(f, primals[1:], tangents[1:])
+
+    return differentiable(needed, *operands)
 
 
 def _as_long_as_rows(x: Array, A: Array) -> Array:
@@ -140,7 +150,44 @@ def sums_before(x: Array) -> Array:
 
 def entry(A: Array, j: Array) -> Array:
     """Return entry j of a vector, or column j of a matrix, for a traced j."""
-    if _summed(A):
-        hot = jax.lax.broadcasted_iota(j.dtype, A.shape, A.ndim - 1) == j
-        return jnp.sum(jnp.where(hot, A, 0), axis=-1)
+    if not _summed(A):
+        return _column(A, j)
+    return _column_by_mask(A, j) if A.shape[-1] < SMALLEST_COLUMN else _column_of_copies(A, j)
+
+
+def _column(A: Array, j: Array) -> Array:
     return jax.lax.dynamic_index_in_dim(A, j, axis=-1, keepdims=False)
+
+
+def _column_by_mask(A: Array, j: Array) -> Array:
+    hot = jax.lax.broadcasted_iota(j.dtype, A.shape, A.ndim - 1) == j
+    return jnp.sum(jnp.where(hot, A, 0), axis=-1)
+
+
+@jax.custom_jvp
+def _column_of_copies(A: Array, j: Array) -> Array:
+    return _column_agreed_on(A, j)
+
+
+@_column_of_copies.defjvp
+def _(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+    return _column_of_copies(*primals), _column_by_mask(tangents[0], primals[1])
+
+
+@jax.custom_batching.custom_vmap
+def _column_agreed_on(A: Array, j: Array) -> Array:
+    return _column(A, j)
+
+
+@_column_agreed_on.def_vmap
+def _(size: int, batched: list[bool], A: Array, j: Array) -> tuple[Array, bool]:
+    if not batched[0]:
+        A = jnp.broadcast_to(A, (size, *A.shape))
+    if not batched[1]:
+        return _column(A, j), True
+
+    def apart(A: Array) -> Array:
+        return jax.vmap(_column_by_mask)(A, j)
+
+    # All copies mostly take the same column, which can then be read where it is.
+    return jax.lax.cond(jnp.all(j == j[0]), lambda A: _column(A, j[0]), apart, A), True

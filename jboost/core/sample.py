@@ -12,7 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core.checks import LARGEST_WEIGHT
-from jboost.core.numerics import known, usable
+from jboost.core.numerics import all_usable, known, usable
 from jboost.core.pytree import Key, static
 
 _State = TypeVar("_State")
@@ -60,7 +60,7 @@ class Sample:
         It is not good where that has an unusable entry, unless the learner takes missing entries.
         """
         changed = self.replace(raw=x, takes_missing=takes_missing)
-        return changed if takes_missing else changed.only_if(jnp.all(usable(x)))
+        return changed if takes_missing else changed.only_if(all_usable(x))
 
     def with_target(self, d: Array) -> Sample:
         """Return the sample with another target; it is not good where that is unusable."""

@@ -24,12 +24,10 @@ OPTIONS: dict[str, Any] = {"xla_cpu_experimental_ynn_fusion_type": ""}
 
 # At XLA's own level, 3, short loops over the copies are unrolled before they become vector code,
 # and work on one number at a time. Measured with m = 20, one kernel, µs a step at levels 3 and 2:
-# BSGD-WU, r = 3: 0.19 and 0.14; BNM-WU, r = 3: 0.30 and 0.21, r = 12: 0.96 and 0.84. Level 3 is the
-# faster one where the copies are wider matrices, up to the size at which products are written as
-# sums: BNM-WU, r = 16: 1.7 and 2.6, r = 21: 3.1 and 4.7. Level 2 compiles programs of thousands of
-# operations in two thirds of the time.
+# BSGD-WU, r = 3: 0.19 and 0.14; BNM-WU, r = 3: 0.46 and 0.23, r = 21: 5.0 and 2.1. Level 2 compiles
+# programs of thousands of operations in two thirds of the time.
 LEVEL = "xla_backend_optimization_level"
-USUAL_LEVEL, UNROLLING_LEVEL, QUICKEST_LEVEL = 2, 3, 0
+KERNEL_LEVEL, QUICKEST_LEVEL = 2, 0
 
 # What a kernel may hold: element-wise operations, reductions, products, slices and control flow.
 # Sorting, scattering, linear algebra, callbacks and the like fail to compile there.
@@ -54,19 +52,19 @@ def outermost(
     """Return ``jax.jit(f, **settings)`` with the compiler options that its form needs.
 
     A function that calls :func:`one_kernel` must be made with ``kernel=True``. ``level`` is the
-    compiler's optimisation level, by default XLA's own; a level named in XLA_FLAGS is obeyed.
+    compiler's optimisation level, by default ``KERNEL_LEVEL`` for a kernel, and XLA's own for all
+    others; a level named in XLA_FLAGS is obeyed.
     """
     options = dict(OPTIONS) if kernel else {}
+    level = KERNEL_LEVEL if kernel and level is None else level
     if level is not None and LEVEL not in os.environ.get("XLA_FLAGS", ""):
         options[LEVEL] = level
     return jax.jit(f, compiler_options=options or None, **settings)
 
 
-def programs(f: Callable[..., Any], **settings: Any) -> dict[int | None, Any]:
-    """Return f compiled by :func:`outermost` for each level of a plan; None is the plain form."""
-    levels = (USUAL_LEVEL, UNROLLING_LEVEL)
-    kernels = {level: outermost(f, kernel=True, level=level, **settings) for level in levels}
-    return {None: outermost(f, **settings), **kernels}
+def programs(f: Callable[..., Any], **settings: Any) -> dict[bool, Any]:
+    """Return f compiled by :func:`outermost` as one kernel, and not."""
+    return {kernel: outermost(f, kernel=kernel, **settings) for kernel in (False, True)}
 
 
 def one_kernel(
@@ -75,14 +73,14 @@ def one_kernel(
     """Return ``f(*operands, *changed)`` as one kernel, and the corners: a number of each operand.
 
     An operand that nothing uses aborts the process inside XLA. So the kernel also returns a corner
-    of each operand, and the outermost ``jit`` must return those too. What f certainly uses and
-    changes in place is ``changed``: a look at a corner of it would cost a copy.
+    of each operand, and the outermost ``jit`` must return those too. Operands that f certainly uses
+    are ``changed``: where f changes them in place, a look at a corner would cost a copy.
     """
     from jax.experimental.xla_metadata import set_xla_metadata
 
     def call(operands: Any, changed: Any) -> Any:
         with written_for("kernel"):
-            return f(*operands, *changed), _corners(operands)
+            return f(*operands, *changed), corners(operands)
 
     # A constant operand counts as unused too; behind the barrier XLA does not know it for one.
     outputs = jax.jit(call)(*jax.lax.optimization_barrier((operands, changed)))
@@ -90,11 +88,11 @@ def one_kernel(
     return tagged
 
 
-def _corners(operands: Any) -> Array:
+def corners(operands: Any) -> Array:
     """Return the first number of each array, all in one array: an array more costs a call 10 µs."""
-    corners = [a[(slice(1),) * jnp.ndim(a)] for a in map(jnp.asarray, jax.tree.leaves(operands))]
+    first = [a[(slice(1),) * jnp.ndim(a)] for a in map(jnp.asarray, jax.tree.leaves(operands))]
     return jnp.concatenate(
-        [jnp.zeros(0, jnp.float32), *(jnp.ravel(a).astype(jnp.float32) for a in corners)]
+        [jnp.zeros(0, jnp.float32), *(jnp.ravel(a).astype(jnp.float32) for a in first)]
     )
 
 

@@ -13,7 +13,6 @@ from jboost.core.step import Observe, Trace, over_time
 from jboost.engine import layout as layouts
 from jboost.engine import pieces
 from jboost.engine.kernel import (
-    USUAL_LEVEL,
     key_of,
     key_words,
     one_kernel,
@@ -83,7 +82,7 @@ def begin(
     words, traces = key_words(key), []
     for x, d, chunks, n in pieces.cut(xs, ds, plan.rows):
         operands = (plan.kernel, plan.layout, model, state, x, d, chunks, *words, observe)
-        (state, trace), _ = _programs[plan.level](*operands)
+        (state, trace), _ = _programs[plan.kernel](*operands)
         traces.append(pieces.PieceTrace(trace, n))
     return state, traces
 
@@ -104,7 +103,7 @@ def plan_for(
         def trace(layout: Layout) -> Any:
             piece = (jax.ShapeDtypeStruct((rows, *a.shape[1:]), xs.dtype) for a in (xs, ds))
             operands = (model, state, *piece, np.int32(0), *key_words(key), observe)
-            return _programs[USUAL_LEVEL].trace(True, layout, *operands)
+            return _programs[True].trace(True, layout, *operands)
 
         return decide(model, state, pieces.platforms(xs), trace)._replace(rows=rows)
 
@@ -163,7 +162,7 @@ def _fold(
 _STATIC: dict[str, Any] = {"static_argnames": ("kernel", "layout", "generator", "observe")}
 _inside = jax.jit(over_time, static_argnames="observe")
 _programs = programs(_fold, **_STATIC) | {
-    None: outermost(_fold, donate_argnames="state", **_STATIC)
+    False: outermost(_fold, donate_argnames="state", **_STATIC)
 }
 
 
@@ -186,11 +185,11 @@ def call(
         refusal = objection(size, {device.platform for device in devices})
         if refusal is not None:
             return Plan(False, refusal)
-        program = _calls[USUAL_LEVEL].trace(True, f, operands, words, generator, observe)
+        program = _calls[True].trace(True, f, operands, words, generator, observe)
         return look_at(program, (), Layout())
 
     plan = _plans.get(observe, operands, (f, size, generator), make)
-    return _calls[plan.level](plan.kernel, f, operands, words, generator, observe)[0]
+    return _calls[plan.kernel](plan.kernel, f, operands, words, generator, observe)[0]
 
 
 def _call(

@@ -7,6 +7,7 @@ chunk may have rows that are none: their target is NaN, which leaves every state
 
 import math
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,12 +17,16 @@ import numpy as np
 from jax import Array
 
 from jboost.core import Key, Learner, State
+from jboost.core.numerics import Cleaned, already_cleaned, usable
+from jboost.core.products import LARGEST_SUM
+from jboost.core.rows import row_of
 from jboost.core.step import Observe, Trace, step
 from jboost.engine.plan import bytes_of
 
 CHUNK = 32  # rows; a longer chunk wastes more at the end, a shorter one costs time at each start
-SHORTEST, LONGEST = 1024, 65536  # rows of a piece
+LONGEST = 65536  # rows of a piece
 LARGEST = 2**21  # bytes of the rows of a piece and of their trace
+ALIGNMENT = 64  # bytes; a program reads an array of NumPy in place if it begins at a multiple
 CALLS = 16  # a piece takes about as long as so many calls of the program by themselves
 
 
@@ -55,7 +60,7 @@ def length(
         one_step = partial(step, model, key=key, observe=observe)
         _, trace = jax.eval_shape(one_step, state, *row)
         bytes_of_a_row += sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(trace))
-    rows = min(max(CALLS * samples_per_call(state), SHORTEST), LONGEST, LARGEST // bytes_of_a_row)
+    rows = min(LONGEST, LARGEST // bytes_of_a_row)
     return 2 ** int(np.log2(max(rows, CHUNK)))
 
 
@@ -70,25 +75,50 @@ def over_chunks(
 ) -> tuple[State, Trace]:
     """Return ``over_time`` of the first ``chunks`` chunks; the trace is 0 behind them."""
 
-    # Rows are read, and results written, where they are: to copy chunks takes a tenth of a step.
-    def run_row(run: tuple[State, Trace], row: Array) -> tuple[tuple[State, Trace], None]:
-        state, trace = run
-        x, d = (jax.lax.dynamic_index_in_dim(rows, row, keepdims=False) for rows in (xs, ds))
-        state, result = one_step(state, x, d)
-        write = partial(jax.lax.dynamic_update_index_in_dim, index=row, axis=0)
-        return (state, jax.tree.map(write, trace, result)), None
+    # It is always 1, but XLA does not know: a feed, where samples have weights, rounds alike.
+    weight = (chunks >= 0).astype(xs.dtype)
 
     # With a jit of its own JAX traces it once, for the shapes and for the loop.
     @jax.jit
-    def one_step(state: State, x: Array, d: Array) -> tuple[State, Trace]:
-        return step(model, state, x, d, key, observe)
+    def one_step(state: State, x: Array, d: Array, cleaned: Any) -> tuple[State, Trace]:
+        with using(x, cleaned):
+            return step(model, state, x, d, key, observe, weight=weight)
 
     def run_chunk(number: Array, run: tuple[State, Trace]) -> tuple[State, Trace]:
-        return jax.lax.scan(run_row, run, number * CHUNK + jnp.arange(CHUNK, dtype=jnp.int32))[0]
+        state, trace = run
+        first = number * CHUNK
+        x, d = (jax.lax.dynamic_slice_in_dim(rows, first, CHUNK) for rows in (xs, ds))
 
-    _, result = jax.eval_shape(one_step, state, xs[0], ds[0])
+        # Wide inputs are read where they are.
+        def run_row(state: State, row: tuple[Array, Array, Any]) -> tuple[State, Trace]:
+            i, d, cleaned = row
+            return one_step(state, row_of(xs, first + i), d, cleaned)
+
+        rows = (jnp.arange(CHUNK, dtype=jnp.int32), d, clean(model, x))
+        state, results = jax.lax.scan(run_row, state, rows)
+        write = partial(jax.lax.dynamic_update_slice_in_dim, start_index=first, axis=0)
+        return state, jax.tree.map(write, trace, results)
+
+    _, result = jax.eval_shape(one_step, state, xs[0], ds[0], row_of(clean(model, xs[:1]), 0))
     trace = jax.tree.map(lambda a: jnp.zeros((xs.shape[0], *a.shape), a.dtype), result)
     return jax.lax.fori_loop(0, chunks, run_chunk, (state, trace))
+
+
+def clean(model: Learner, rows: Array) -> tuple[Array, Array] | None:
+    """Return rows of inputs as :func:`using` wants them; None where the model had better do it.
+
+    The rows of a chunk are cleaned together, before the loop over them. Inside it XLA would repeat
+    that in every product that is written as a sum, for each copy of a learner.
+    """
+    if model.takes_missing or rows.shape[1] > LARGEST_SUM:
+        return None
+    good = usable(rows)
+    return jnp.where(good, rows, 0), jnp.all(good, axis=1)
+
+
+def using(x: Array, cleaned: tuple[Array, Array] | None) -> AbstractContextManager[None]:
+    """Return a context in which x has been cleaned; ``cleaned`` is its row of :func:`clean`."""
+    return nullcontext() if cleaned is None else already_cleaned(Cleaned(x, *cleaned))
 
 
 def cut(
@@ -97,25 +127,26 @@ def cut(
     """Yield the pieces of a stream: x, d, the number of chunks and the number of rows."""
     inputs, targets, device = np.asarray(xs), np.asarray(ds), _other_device(xs)
     for start in range(0, len(inputs), rows):
-        x, d = (array[start : start + rows] for array in (inputs, targets))
-        n, piece = len(x), (_filled(x, rows, 0), _filled(d, rows, np.nan))
+        n = min(rows, len(inputs) - start)
+        arrays = ((inputs, 0), (targets, np.nan))
+        piece = (_filled(a[start : start + n], rows, filler) for a, filler in arrays)
         # A program takes arrays of NumPy faster than they could be put on the default device.
-        x, d = piece if device is None else jax.device_put(piece, device)
+        x, d = piece if device is None else jax.device_put((*piece,), device)
         yield x, d, np.int32(-(-n // CHUNK)), n
 
 
 def joined(traces: list[PieceTrace]) -> Any:
     """Return the trace of all pieces, as NumPy arrays."""
-
-    def join(*arrays: Array) -> np.ndarray:
-        parts = [np.asarray(a)[: piece.n] for a, piece in zip(arrays, traces, strict=True)]
-        return np.concatenate(parts)
-
-    return jax.tree.map(join, *(piece.trace for piece in traces))
+    structure = jax.tree.structure(traces[0].trace)
+    pieces = [[np.asarray(a)[:n] for a in jax.tree.leaves(trace)] for trace, n in traces]
+    if len(pieces) == 1:
+        return structure.unflatten(pieces[0])
+    return structure.unflatten([np.concatenate(arrays) for arrays in zip(*pieces, strict=True)])
 
 
 def put(arrays: Any, beside: Array) -> Any:
     """Return NumPy arrays as arrays of JAX, on the device of another one."""
+    # Not by jnp.asarray, which takes half the time but compiles a program for each new length.
     return jax.device_put(arrays, _other_device(beside))
 
 
@@ -138,6 +169,14 @@ def _filled(array: np.ndarray, rows: int, filler: float) -> np.ndarray:
     if len(array) == rows:
         return array
     # Rows behind the last chunk are never read: to leave them as they are saves most of the time.
-    longer, n = np.empty((rows, *array.shape[1:]), array.dtype), len(array)
+    longer, n = aligned((rows, *array.shape[1:]), array.dtype), len(array)
     longer[:n], longer[n : n + CHUNK] = array, filler
     return longer
+
+
+def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return an array of NumPy with any content, which a program reads without a copy of it."""
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)

@@ -21,8 +21,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from jboost.core import State, checks
-from jboost.core.products import LARGEST_SUM
-from jboost.engine.kernel import POSSIBLE, UNROLLING_LEVEL, USUAL_LEVEL, equations, operations
+from jboost.engine.kernel import POSSIBLE, equations, operations
 from jboost.engine.layout import Layout
 
 log = logging.getLogger("jboost.engine")
@@ -32,8 +31,6 @@ LARGEST_KERNEL = 2**20  # bytes
 # The versions of JAX that the kernel tests passed with; a later one could abort the process.
 FIRST_TESTED, LAST_TESTED = (0, 10, 0), (0, 10, 2)
 FEWEST_COLUMNS = 16  # of both factors of a product that is slow in a kernel
-LONG = 3000  # operations: from about here on to compile takes many seconds
-WIDEST_AT_USUAL_LEVEL = 14  # columns of the copies' matrices; see `kernel.LEVEL`
 MOST_PLANS = 256  # plans that are remembered
 
 CHOICES = ("auto", "plain")
@@ -46,7 +43,6 @@ class Plan(NamedTuple):
     kernel: bool  # whether as one kernel
     reason: str  # why, in words
     layout: Layout = Layout()  # how model and state lie in memory meanwhile
-    level: int | None = None  # the compiler's optimisation level, None for its own
     rows: int = 0  # how many rows the program has room for; see `pieces`
 
 
@@ -100,16 +96,13 @@ def look_at(program: Any, state: State, layout: Layout) -> Plan:
 
     ``program`` is the traced program, ``state`` what it carries from step to step.
     """
-    names = [*operations(program.jaxpr.jaxpr)]
-    impossible = {*names} - POSSIBLE
+    impossible = {*operations(program.jaxpr.jaxpr)} - POSSIBLE
     if impossible:
         reason = f"not known to compile as one kernel: {', '.join(sorted(impossible))}"
         return Plan(False, reason)
     if any(_multiplies_matrices(program.jaxpr.jaxpr)):
         return Plan(False, "it multiplies matrices, which a kernel does slowly")
-    long = len(names) > LONG
-    level = UNROLLING_LEVEL if not long and _is_wide(state) else USUAL_LEVEL
-    return Plan(True, f"a state of {bytes_of(state):,} bytes in one kernel", layout, level)
+    return Plan(True, f"a state of {bytes_of(state):,} bytes in one kernel", layout)
 
 
 def _multiplies_matrices(program: Any) -> Iterator[bool]:
@@ -126,12 +119,6 @@ def _multiplies_matrices(program: Any) -> Iterator[bool]:
 def bytes_of(state: State) -> int:
     """Return how many bytes a state takes."""
     return sum(leaf.nbytes for leaf in jax.tree.leaves(state))
-
-
-def _is_wide(state: State) -> bool:
-    """Return whether copies in the state are wide matrices that are still written as sums."""
-    sides = [leaf.shape[-1] for leaf in jax.tree.leaves(state) if leaf.ndim > 2]
-    return any(WIDEST_AT_USUAL_LEVEL < side <= LARGEST_SUM for side in sides)
 
 
 class Plans:
@@ -159,7 +146,7 @@ class Plans:
                 return make()
             others = (function, *others)
         leaves, structure = jax.tree.flatten(operands)
-        shapes = tuple((jnp.shape(a), getattr(a, "dtype", float)) for a in leaves)
+        shapes = tuple((getattr(a, "shape", ()), getattr(a, "dtype", float)) for a in leaves)
         double = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
         seen = (_choice, structure, shapes, double, *others)
         if seen not in plans:

@@ -68,6 +68,14 @@ def _apply(equation: Any, values: list[_Value]) -> list[_Value]:
     if name in _CALLS:  # inlined: nothing differentiates what has been walked
         inner = params.get("jaxpr", params.get("call_jaxpr"))
         return _walk(inner.jaxpr, [_Value(c, False) for c in inner.consts], values)
+    if name == "cond" and any(value.rolled for value in values):
+        return _conditional(params["branches"], values)
+    if name == "dynamic_slice" and values[0].rolled and not any(v.rolled for v in values[1:]):
+        (array, _), *starts = values
+        first, *rest = params["slice_sizes"]
+        if first == array.shape[-1]:
+            indices = [start.array for start in (*starts[1:], starts[0])]
+            return [_Value(jax.lax.dynamic_slice(array, indices, (*rest, first)), True)]
     if any(value.rolled for value in values):
         changed = _rolled_params(name, params, equation)
         if changed is not None:
@@ -78,6 +86,22 @@ def _apply(equation: Any, values: list[_Value]) -> list[_Value]:
     if not equation.primitive.multiple_results:
         results = [results]
     return [_Value(result, False) for result in results]
+
+
+def _conditional(branches: Sequence[Any], values: list[_Value]) -> list[_Value]:
+    """Choose between programs that are walked themselves; arrays come back rolled."""
+
+    def walked(branch: Any) -> Callable[..., list[Array]]:
+        def call(*arrays: Array) -> list[Array]:
+            consts = [_Value(c, False) for c in branch.consts]
+            inputs = [_Value(a, v.rolled) for a, v in zip(arrays, values[1:], strict=True)]
+            return [_rolled(result).array for result in _walk(branch.jaxpr, consts, inputs)]
+
+        return call
+
+    arrays = [value.array for value in values[1:]]
+    results = jax.lax.switch(values[0].array, [walked(branch) for branch in branches], *arrays)
+    return [_Value(result, bool(jnp.ndim(result))) for result in results]
 
 
 def _rolled_params(name: str, params: dict[str, Any], equation: Any) -> dict[str, Any] | None:

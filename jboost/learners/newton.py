@@ -17,7 +17,7 @@ from jboost.core.products import (
     symmetric_column,
     symmetric_matvec,
     vecmat,
-    vecmat_where,
+    where_needed,
 )
 
 AUTOMATIC = "1/ridge, at most 1e4"  # the default of `max_variance`
@@ -116,52 +116,57 @@ class LeastSquares(Learner):
         self, state: RootState, x: Array, d: Array, lam: Array, beta: Array, learned: Array
     ) -> RootState:
         """Return the state after Potter's square-root form of the paper's eq. `w_rls`."""
-        # One pass over T: T − a_c c k_cᵀ caps one variance, then (T − a f kᵀ)/√β learns the sample.
         w, T, turn = state
-        f = matvec(T, x)
-        if self.max_variance is None:
-            k = k_T = vecmat(f, T)
-            at_cap = None
-        else:
+        f = matvec(T, x)  # before the cap, as in `leverage`: the compiler computes it once for both
+        k = vecmat(f, T)
+        if self.max_variance is not None:
             c = entry(T, turn)
             a_c = self._excess(dot(c, c), learned)
-            f = f - (a_c * dot(c, f)) * c
-            k_c, k_T = vecmat_where(a_c > 0, c, T), vecmat(f, T)
-            a_f = a_c * dot(c, f)
-            k = k_T - a_f * k_c
-            at_cap = a_c * c, a_f, k_c
-            if self.shrink:
-                w = w - (_covariances_gain(a_c, dot(c, c)) * entry(w, turn)) * k_c[: w.shape[0]]
+            w, T, f, k = where_needed(a_c > 0, self._capped_root, (w, T, f, k), c, a_c, turn)
         g, alpha = _gain(lam, beta, dot(f, f))
         a = g / (1 + jnp.sqrt(beta / alpha))
         w = w + (g * (d - dot(w, x))) * k[: w.shape[0]]
         grow = 1 / jnp.sqrt(beta)
-        new = grow * T - (grow * a * f)[:, None] * k_T[None, :]
-        if at_cap is not None:
-            a_cc, a_f, k_c = at_cap
-            new = new - (grow * (a_cc - a * a_f * f))[:, None] * k_c[None, :]
-        return RootState(w, new, turn)
+        return RootState(w, grow * T - (grow * a * f)[:, None] * k[None, :], turn)
+
+    def _capped_root(
+        self, state: tuple[Array, Array, Array, Array], c: Array, a_c: Array, turn: Array
+    ) -> tuple[Array, Array, Array, Array]:
+        """Return w, T − a_c c cᵀT, which caps the variance of one coefficient, T x and TᵀT x."""
+        w, T, f, k = state
+        k_c = vecmat(c, T)
+        if self.shrink:
+            w = w - (_covariances_gain(a_c, dot(c, c)) * entry(w, turn)) * k_c[: w.shape[0]]
+        a_f = a_c * dot(c, f)
+        f = f - a_f * c
+        k = k - (a_f + a_c * dot(c, f)) * k_c
+        return w, T - (a_c * c)[:, None] * k_c[None, :], f, k
 
     def _covariance(
         self, state: CovarianceState, x: Array, d: Array, lam: Array, beta: Array, learned: Array
     ) -> CovarianceState:
         """Return the state after eq. `w_rls` itself, whose P stays exactly symmetric."""
         w, P, turn = state
-        k = symmetric_matvec(P, x)
-        grow = 1 / beta
-        new = grow * P
+        k = symmetric_matvec(P, x)  # before the cap, as in `_root`
         if self.max_variance is not None:
             c = symmetric_column(P, turn)
             variance = entry(c, turn)
             a_c = self._excess(variance, learned)
             g_c = _covariances_gain(a_c, variance)
-            if self.shrink:
-                w = w - (g_c * entry(w, turn)) * c
-            k = k - (g_c * dot(c, x)) * c
-            new = minus_square(new, grow * g_c, c)
+            w, P, k = where_needed(a_c > 0, self._capped_covariance, (w, P, k), c, g_c, turn, x)
+        grow = 1 / beta
         g, _ = _gain(lam, beta, dot(x, k))
         w = w + (g * (d - dot(w, x))) * k
-        return CovarianceState(w, minus_square(new, grow * g, k), turn)
+        return CovarianceState(w, minus_square(grow * P, grow * g, k), turn)
+
+    def _capped_covariance(
+        self, state: tuple[Array, Array, Array], c: Array, g_c: Array, turn: Array, x: Array
+    ) -> tuple[Array, Array, Array]:
+        """Return w, P − g_c c cᵀ, which caps the variance of one coefficient, and k = P x."""
+        w, P, k = state
+        if self.shrink:
+            w = w - (g_c * entry(w, turn)) * c
+        return w, minus_square(P, g_c, c), k - (g_c * dot(c, x)) * c
 
     def _excess(self, variance: Array, learned: Array) -> Array:
         """Return Potter's factor a that brings a diagonal entry of P back to the cap, or 0.

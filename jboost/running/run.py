@@ -80,7 +80,7 @@ def run(
         _refuse_bad(model, xs, ds)
     traced = inside_a_transformation(model, state, xs, ds, key)
     if state is None:
-        state = initial(model, xs.shape[1], xs.dtype, key)
+        state = initial(model, xs.shape[1], xs.dtype, key, traced=traced)
     else:
         check_state(model, state, xs, key)
     if isinstance(model, Separate) and observe is None and not traced:
@@ -104,10 +104,14 @@ def mse(model: Learner, xs: ArrayLike, ds: ArrayLike, key: Key = None) -> Array:
     return mean_squared_error(trace.prediction.ravel(), as_array("ds", ds, "(T,)").ravel())
 
 
-def initial(model: Learner, num_features: int, dtype: DTypeLike, key: Key) -> State:
-    """Return the state before any data."""
-    init = _init if inside_a_transformation(model, key) else _compiled_init
-    return init(model, num_features, jnp.dtype(dtype), key)
+def initial(
+    model: Learner, num_features: int, dtype: DTypeLike, key: Key, *, traced: bool | None = None
+) -> State:
+    """Return the state before any data; ``traced`` is as for :func:`jboost.engine.fold`."""
+    if traced is None:
+        traced = inside_a_transformation(model, key)
+    init = _init if traced else _compiled_init
+    return init(model, num_features, np.dtype(dtype), key)
 
 
 def _init(model: Learner, num_features: int, dtype: DTypeLike, key: Key) -> State:

@@ -31,8 +31,8 @@ def data(T=40):
     return (np.asarray(a) for a in jb.streams.duffing(T))
 
 
-def compared(model, **settings):
-    xs, ds = data()
+def compared(model, stream=None, **settings):
+    xs, ds = stream or data()
     _, fast = jb.run(model, xs, ds, KEY, **settings)
     plan = engine.last()
     engine.use("plain")
@@ -54,13 +54,18 @@ def test_both_forms_agree(model):
 
 
 @with_kernel
-@pytest.mark.parametrize(("r", "unrolled"), [(3, False), (14, False), (15, True), (33, False)])
-def test_loops_are_unrolled_where_the_copies_are_wide_matrices(r, unrolled):
-    model = jb.bnm_wu(4, target_mse=0.1, forgetting=0.99, ridge=1.0)
-    jb.run(model, np.ones((2, r)), np.ones(2))
-    assert engine.last().level == (3 if unrolled else 2)
-    jb.run(jb.Newton(), np.ones((2, r)), np.ones(2))  # no copies
-    assert engine.last().level == 2
+@pytest.mark.parametrize("r", [3, 14])  # columns are found otherwise from 12 entries on
+def test_a_kernel_differentiates_the_cap_of_a_newton_learner(r):
+    xs = np.random.default_rng(r).normal(size=(40, r)).astype(np.float32)
+    xs[10:] /= 100  # so that P grows beyond its cap
+    newton = jb.Newton(0.8, 1.0)
+    for model in (
+        jb.SelfTuning(newton, wrt="forgetting"),
+        jb.boost(jb.SelfTuning(newton, wrt="forgetting"), 6, target_mse=0.1),
+    ):
+        plan, fast, slow = compared(model, stream=(xs, xs.sum(axis=1)))
+        assert plan.kernel
+        np.testing.assert_allclose(fast.prediction, slow.prediction, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow
