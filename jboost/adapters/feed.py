@@ -29,12 +29,12 @@ from jboost.adapters.numbers import as_weights
 from jboost.core import Key, Learner, State, forks
 from jboost.core.learner import float_dtype
 from jboost.core.step import step
-from jboost.engine.kernel import USUAL_LEVEL, key_of, key_words, one_kernel, outermost, quickly
+from jboost.engine.kernel import USUAL_LEVEL, in_form, key_of, key_words, outermost, quickly
 from jboost.engine.layout import Layout, lay_out, put_back
 from jboost.engine.loop import decide
 from jboost.engine.packing import Packing, SplitPacking
 from jboost.engine.pieces import platforms
-from jboost.engine.plan import Plan, Plans
+from jboost.engine.plan import Form, Plan, Plans
 from jboost.running.run import initial
 from jboost.wrappers.intervals import Intervals
 
@@ -214,16 +214,16 @@ def _begin(key: Key, model: Learner, num_features: int, state: State) -> tuple[S
         packing = SplitPacking.of(jax.eval_shape(functools.partial(lay_out, layout), *both))
         return packing, _packed(layout, packing, both)
 
-    def trace(layout: Layout) -> Any:
+    def trace(form: Form, layout: Layout) -> Any:
         packing, arrays = packed(layout)
-        return _program(packing, generator, True, USUAL_LEVEL).trace(arrays, words, block)
+        return _program(packing, generator, form, USUAL_LEVEL).trace(arrays, words, block)
 
     def make() -> Plan:
         return decide(both[0], both[1], platforms(np.zeros(0)), trace)
 
     plan = _plans.get(None, both, (generator, num_features, dtype), make)
     packing, arrays = packed(plan.layout)
-    program = _program(packing, generator, plan.kernel, plan.level)
+    program = _program(packing, generator, plan.form, plan.level)
     largest = float(jnp.finfo(dtype).max)
     fixed = key, model, num_features, dtype, largest, plan.layout, packing, words, program, rows
     return Setup(*fixed), (arrays, ())
@@ -269,13 +269,13 @@ def _draws(packing: Packing, generator: str, num_features: int, dtype: np.dtype)
 
 
 @functools.lru_cache(MOST_PROGRAMS)
-def _program(packing: SplitPacking, generator: str | None, kernel: bool, level: int | None) -> Any:
+def _program(packing: SplitPacking, generator: str | None, form: Form, level: int | None) -> Any:
     """Return the program that runs a block of rows.
 
     Args:
       packing: how the model and its state are packed.
       generator: the name of the key's random generator; None if learning draws nothing.
-      kernel: whether the program is compiled as one kernel.
+      form: the form in which it is compiled; see :mod:`jboost.engine.plan`.
       level: the compiler's optimisation level, None for XLA's own.
     """
 
@@ -309,6 +309,6 @@ def _program(packing: SplitPacking, generator: str | None, kernel: bool, level: 
         return packing.pack((model, state)), estimates
 
     def whole(*operands: Any) -> tuple[tuple[Packed, Array], Array | None]:
-        return one_kernel(run, *operands) if kernel else (run(*operands), None)
+        return in_form(form, run, *operands)
 
-    return outermost(whole, kernel=kernel, level=level)
+    return outermost(whole, kernel=form != "plain", level=level)

@@ -261,7 +261,7 @@ def _on_one_device(spec: BatchSpec, batch: Batch, xs: Array, ds: Array) -> tuple
 
     models, states = jax.vmap(partial(lay_out, layout))(batch.models, each(init, batch))
     operands = (batch._replace(models=models), states, xs, ds)
-    if spec.plan.kernel:
+    if spec.plan.form == "kernel":
         traces, corners = one_kernel(fold, *operands)
     else:
         traces, corners = fold(*operands), ()
