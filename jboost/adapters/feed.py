@@ -33,7 +33,7 @@ from jboost.engine.layout import Layout, lay_out
 from jboost.engine.loop import decide
 from jboost.engine.packing import Packing, SplitPacking
 from jboost.engine.pieces import platforms
-from jboost.engine.plan import Plan, Plans
+from jboost.engine.plan import Form, Plan, Plans
 from jboost.running.run import initial
 
 QUEUE = 16  # rows: the samples that wait, and a prediction
@@ -212,9 +212,9 @@ def _begin(key: Key, model: Learner, num_features: int, state: State) -> tuple[S
         packing = SplitPacking.of(jax.eval_shape(functools.partial(lay_out, layout), *both))
         return packing, programs.packed(layout, packing, both)
 
-    def trace(layout: Layout) -> Any:
+    def trace(form: Form, layout: Layout) -> Any:
         packing, arrays = packed(layout)
-        program = programs.program(packing, generator, True, by_steps(layout))
+        program = programs.program(packing, generator, form, by_steps(layout))
         return program.trace(arrays, words, block)
 
     def make() -> Plan:
@@ -222,7 +222,7 @@ def _begin(key: Key, model: Learner, num_features: int, state: State) -> tuple[S
 
     plan = _plans.get(None, both, (generator, num_features, dtype), make)
     packing, arrays = packed(plan.layout)
-    program = programs.program(packing, generator, plan.kernel, by_steps(plan.layout))
+    program = programs.program(packing, generator, plan.form, by_steps(plan.layout))
     largest = float(jnp.finfo(dtype).max)
     fixed = key, model, num_features, dtype, largest, plan.layout, packing, words, program, rows
     return Setup(*fixed), (arrays, ())

@@ -15,10 +15,11 @@ from jax.interpreters.partial_eval import dce_jaxpr
 from jboost.core import Learner, State
 from jboost.core.rows import row_of, with_row
 from jboost.core.step import step
-from jboost.engine.kernel import corners, key_of, one_kernel, outermost, quickly
+from jboost.engine.kernel import corners, in_form, key_of, one_kernel, outermost, quickly
 from jboost.engine.layout import Layout, lay_out, put_back
 from jboost.engine.packing import Packing, SplitPacking
 from jboost.engine.pieces import clean, using
+from jboost.engine.plan import Form
 from jboost.wrappers.intervals import Intervals
 
 MOST_PROGRAMS = 256  # programs that are remembered
@@ -57,13 +58,13 @@ def draws(packing: Packing, generator: str, num_features: int, dtype: np.dtype) 
 
 
 @functools.lru_cache(MOST_PROGRAMS)
-def program(packing: SplitPacking, generator: str | None, kernel: bool, by_steps: bool) -> Any:
+def program(packing: SplitPacking, generator: str | None, form: Form, by_steps: bool) -> Any:
     """Return the program that runs a block of rows.
 
     Args:
       packing: how the model and its state are packed.
       generator: the name of the key's random generator; None if learning draws nothing.
-      kernel: whether the program is compiled as one kernel.
+      form: the form in which it is compiled; see :mod:`jboost.engine.plan`.
       by_steps: whether an x is predicted by a step without a target. It takes longer, but rounds as
         a run does also where copies of a learner are computed as one, and inputs were cleaned.
     """
@@ -115,6 +116,8 @@ def program(packing: SplitPacking, generator: str | None, kernel: bool, by_steps
         return packed, jnp.concatenate([estimates, column])
 
     def whole(*operands: Any) -> tuple[Packed, Array]:
-        return one_kernel(with_corners, changed=operands)[0] if kernel else run(*operands)
+        if form == "kernel":
+            return one_kernel(with_corners, changed=operands)[0]
+        return in_form(form, run, *operands)[0]
 
-    return outermost(whole, kernel=kernel)
+    return outermost(whole, kernel=form != "plain")

@@ -101,6 +101,9 @@ class Seeded(Learner):
     def learn(self, state: State, sample: Sample) -> State:
         return self.learner.learn(state, sample.replace(key=self._key(sample.key)))
 
+    def predict_and_learn(self, state: State, sample: Sample) -> tuple[Array, State]:
+        return self.learner.predict_and_learn(state, sample.replace(key=self._key(sample.key)))
+
     def info(self, state: State, sample: Sample) -> dict[str, Any]:
         return self.learner.info(state, sample.replace(key=self._key(sample.key)))
 

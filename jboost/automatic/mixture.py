@@ -10,9 +10,9 @@ leave. What the experts would each compute for themselves is computed, and compi
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -21,6 +21,7 @@ from jboost.boosting import copies
 from jboost.combiners.mean import from_mean
 from jboost.core import DType, Key, Learner, Sample, State, draws, model, static
 from jboost.core.numerics import known, usable
+from jboost.core.surroundings import stage
 from jboost.transforms.past import Past, PastState
 from jboost.transforms.scale import Scale, Units
 
@@ -43,7 +44,7 @@ class MixtureState(NamedTuple):
     inputs: Units  # of the columns of x
     targets: tuple[Units, ...]  # of d, by each of the scales of the target
     past: PastState
-    learners: tuple[State, ...]  # the stacked states of each group of experts
+    learners: tuple[State, ...]  # the states of each group of experts, stacked if it has several
     first: State  # of the mix of the experts' estimates
     last: State  # of the learner of what that mix leaves; () without one
     combiner: State
@@ -55,6 +56,27 @@ class Views(NamedTuple):
     x: Array  # scaled; 0, the mean, where missing
     with_past: Array  # the same and the past in units of the target, 0 where there is none
     raw: Array  # x and the past as they came, NaN where missing
+
+
+class Seen(NamedTuple):
+    """What a sample tells before any expert sees it."""
+
+    views: Views
+    naive: Array  # the estimates named in NAIVE
+    answers: tuple[Array, ...]  # d by each of the scales of the target
+    d: Array  # d, no farther from its mean than estimates may lie
+    begun: Array  # whether there was an answer before
+    inputs: Units  # what the state has of these three after the sample
+    targets: tuple[Units, ...]
+    past: PastState
+
+
+class Mixed(NamedTuple):
+    """The estimates of all experts, put together."""
+
+    y: Array  # in units of d
+    p: Array  # their mix
+    shown: Array  # what the last learner sees
 
 
 @model
@@ -70,7 +92,7 @@ class Mixture(Learner):
     inputs: Scale  # how the columns of x are scaled
     targets: tuple[Scale, ...]  # the ways in which d is scaled
     past: Past
-    groups: tuple[Learner, ...]  # one learner per group of alike experts, its settings stacked
+    groups: tuple[Learner, ...]  # one learner per group of alike experts, settings stacked
     first: Learner  # the combiner of the experts' estimates
     last: Learner | None  # learns what that combiner leaves, from x, the past and the estimates
     combiner: Learner
@@ -106,7 +128,9 @@ class Mixture(Learner):
         starts, keys = [], draws.keys(key, jnp.arange(self.m, dtype=jnp.uint32))
         for number, (group, size) in enumerate(zip(self.groups, self.sizes, strict=True)):
             first = sum(self.sizes[:number])
-            of_group = None if keys is None else keys[first : first + size]
+            of_group = keys
+            if keys is not None:
+                of_group = keys[first : first + size] if size > 1 else keys[first]
             width = self.past.width(r) if self.sees_past[number] else r
             starts.append(
                 _each(lambda learner, key, w=width: start(learner, w, key), group, size, of_group)
@@ -123,16 +147,31 @@ class Mixture(Learner):
         )
 
     def predict(self, state: MixtureState, x: ArrayLike) -> Array:
-        units = state.targets[0]
-        y = COMBINED.scaled(units, self.estimates(state, x))
-        return COMBINED.unscaled(units, self.combiner.predict(state.combiner, y)[None])[0]
+        y = self.estimates(state, x)
+        return stage(lambda: self._combined(state, y))
 
     def estimates(self, state: MixtureState, x: ArrayLike) -> Array:
         """Return all estimates, (m,)."""
-        return self._estimates(state, self._views(state, x))[0]
+        views, ys, trees = stage(lambda: self._views(state, x)), [], self.last
+        for _, seen, group in self._groups(state, views):
+            y = stage(partial(_each, lambda expert, s, x=seen: expert.predict(s, x), *group))
+            ys.append(jnp.atleast_1d(y))
+        mixed = stage(lambda: self._mixed(state, views, ys, self._naive(state)))
+        if trees is None:
+            return mixed.y
+        more = stage(lambda: trees.predict(state.last, mixed.shown))
+        return jnp.append(mixed.y, mixed.p + more)
 
     def learn(self, state: MixtureState, sample: Sample) -> MixtureState:
-        return sample.repeat(lambda state: self._learn_once(state, sample), state, guard=False)
+        def once(state: MixtureState) -> MixtureState:
+            return self._once(state, sample.replace(repeats=1))[1]
+
+        return sample.repeat(once, state, guard=False)
+
+    def predict_and_learn(self, state: MixtureState, sample: Sample) -> tuple[Array, MixtureState]:
+        if isinstance(sample.repeats, int) and sample.repeats == 1:
+            return self._once(state, sample)
+        return super().predict_and_learn(state, sample)
 
     def info(self, state: MixtureState, sample: Sample) -> dict[str, Any]:
         """Report y, e, lam (1 where the sample is learned) and z."""
@@ -161,21 +200,20 @@ class Mixture(Learner):
         inputs = [views.with_past if past else views.x for past in self.sees_past]
         return [*zip(self.taught, inputs, whole, strict=True)]
 
-    def _estimates(self, state: MixtureState, views: Views) -> tuple[Array, Array, Array]:
-        """Return all estimates, the first mix, and what the last learner sees."""
-        units, ys = state.targets[0], []
-        for number, x, group in self._groups(state, views):
-            y = _each(lambda expert, s, x=x: expert.predict(s, x), *group)
-            ys.append(self.targets[number].unscaled(state.targets[number], y))
-        shown = [y[0] for y in ys]  # the first of each group
-        y = jnp.concatenate([*ys, self._naive(state)])
-        y = COMBINED.scaled(units, y)
+    def _mixed(self, state: MixtureState, views: Views, ys: list[Array], naive: Array) -> Mixed:
+        """Put the estimates together: those of each group, as it was taught, and the naive ones."""
+        scales = [(self.targets[number], state.targets[number]) for number in self.taught]
+        ys = [scale.unscaled(units, y) for (scale, units), y in zip(scales, ys, strict=True)]
+        shown, units = [y[0] for y in ys], state.targets[0]  # the first of each group
+        y = COMBINED.scaled(units, jnp.concatenate([*ys, naive]))
         p = COMBINED.unscaled(units, self.first.predict(state.first, y)[None])
-        y = COMBINED.unscaled(units, y)
-        seen = jnp.concatenate([views.raw, p, jnp.stack(shown)])
-        if self.last is not None:
-            y = jnp.concatenate([y, p + self.last.predict(state.last, seen)])
-        return y, p[0], seen
+        shown = jnp.concatenate([views.raw, p, jnp.stack(shown)])
+        return Mixed(COMBINED.unscaled(units, y), p[0], shown)
+
+    def _combined(self, state: MixtureState, y: Array) -> Array:
+        units = state.targets[0]
+        combined = self.combiner.predict(state.combiner, COMBINED.scaled(units, y))
+        return COMBINED.unscaled(units, combined[None])[0]
 
     def _naive(self, state: MixtureState) -> Array:
         """Return the estimates named in NAIVE; without a past the mean, without a season the last
@@ -186,42 +224,50 @@ class Mixture(Learner):
         changed = jnp.where(usable(earlier), latest + season - earlier, latest)
         return jnp.stack([latest, jnp.where(usable(season), season, latest), changed])
 
-    def _learn_once(self, state: MixtureState, sample: Sample) -> MixtureState:
-        once, d = sample.replace(repeats=1), sample.d[None]
-        pairs = [*zip(self.targets, state.targets, strict=True)]
-        units = (
-            self.inputs.after(state.inputs, sample.raw),
-            tuple(scale.after(units, d) for scale, units in pairs),
-        )
-        inputs, targets = sample.keep(units, (state.inputs, state.targets))
-
-        views = self._views(state, sample.raw)
-        answers = [scale.apply(units, d)[0] for scale, units in pairs]
-        learners = []
-        for number, x, group in self._groups(state, views):
-            taught = once.with_input(x, takes_missing=True).with_target(answers[number])
-            learners.append(_each(lambda expert, s, taught=taught: expert.learn(s, taught), *group))
-
-        y, p, seen = self._estimates(state, views)
-        units = units[1][0]
-        near = COMBINED.scaled(units, d)[0]
-        combined = once.with_input(COMBINED.scaled(units, y)).with_target(near)
-        firsts = combined.replace(raw=combined.raw[: self._m_first])
-        last = state.last
-        if self.last is not None:
-            left = COMBINED.unscaled(units, near[None])[0] - p
-            left = once.with_input(seen, self.last.takes_missing).with_target(left)
-            # Before the first answer the mix knows nothing, not even the size of d.
-            last = self.last.learn(last, left.only_if(state.past.samples > 0))
-        return MixtureState(
-            inputs=inputs,
-            targets=targets,
+    def _seen(self, state: MixtureState, sample: Sample) -> Seen:
+        d, pairs = sample.d[None], [*zip(self.targets, state.targets, strict=True)]
+        targets = tuple(scale.after(units, d) for scale, units in pairs)
+        return Seen(
+            views=self._views(state, sample.raw),
+            naive=self._naive(state),
+            answers=tuple(scale.apply(units, d)[0] for scale, units in pairs),
+            d=COMBINED.unscaled(targets[0], COMBINED.scaled(targets[0], d))[0],
+            begun=state.past.samples > 0,
+            inputs=sample.keep(self.inputs.after(state.inputs, sample.raw), state.inputs),
+            targets=sample.keep(targets, state.targets),
             past=sample.keep(self.past.learn(state.past, sample), state.past),
-            learners=tuple(learners),
-            first=self.first.learn(state.first, firsts),
-            last=last,
-            combiner=self.combiner.learn(state.combiner, combined),
         )
+
+    def _once(self, state: MixtureState, sample: Sample) -> tuple[Array, MixtureState]:
+        """Return the estimate, and the state after the sample was learned once."""
+        seen = stage(lambda: self._seen(state, sample))
+        ys, learners = [], []
+        for number, x, group in self._groups(state, seen.views):
+            taught = sample.with_input(x, takes_missing=True).with_target(seen.answers[number])
+            y, learner = stage(partial(_step, taught, *group))
+            ys.append(jnp.atleast_1d(y))
+            learners.append(learner)
+        mixed = stage(lambda: self._mixed(state, seen.views, ys, seen.naive))
+        y, trees, last = mixed.y, self.last, state.last
+        if trees is not None:
+            left = sample.with_input(mixed.shown, trees.takes_missing)
+            # Before the first answer the mix knows nothing, not even the size of d.
+            left = left.with_target(seen.d - mixed.p).only_if(seen.begun)
+            more, last = trees.predict_and_learn(state.last, left)
+            y = jnp.append(y, mixed.p + more)
+
+        def combine() -> tuple[Array, State, State]:
+            units = seen.targets[0]
+            taught = sample.with_input(COMBINED.scaled(units, y))
+            taught = taught.with_target(COMBINED.scaled(units, seen.d[None])[0])
+            firsts = taught.replace(raw=taught.raw[: self._m_first])
+            first, combiner = state.first, state.combiner
+            learned = self.first.learn(first, firsts), self.combiner.learn(combiner, taught)
+            return self._combined(state, y), *learned
+
+        estimate, first, combiner = stage(combine)
+        after = seen.inputs, seen.targets, seen.past, tuple(learners), first, last, combiner
+        return estimate, MixtureState(*after)
 
 
 def mixture(
@@ -242,7 +288,7 @@ def mixture(
     groups, sizes, roles = [], [], []
     for role, neighbours in itertools.groupby(experts, key=lambda expert: expert[1:]):
         for alike in copies.groups_of_alike([expert.learner for expert in neighbours]):
-            groups.append(copies.stack(alike))
+            groups.append(copies.stack(alike) if len(alike) > 1 else alike[0])
             sizes.append(len(alike))
             roles.append(role)
     sees_past, taught = zip(*roles, strict=True)
@@ -251,8 +297,10 @@ def mixture(
 
 
 def _each(f: Callable[..., State], learner: Learner, count: int, *stacked: State) -> State:
-    """Return f(copy, row, …) for every copy of a learner; one alone may branch as it likes."""
-    if count > 1:
-        return copies.each(f, learner, count, *stacked)
-    rows = jax.tree.map(lambda leaf: leaf[0], stacked)
-    return jax.tree.map(lambda leaf: leaf[None], f(learner, *rows))
+    """Return f(copy, row, …) for every copy of a learner; one alone is not stacked."""
+    return copies.each(f, learner, count, *stacked) if count > 1 else f(learner, *stacked)
+
+
+def _step(taught: Sample, learner: Learner, count: int, states: State) -> tuple[Array, State]:
+    """Return the estimates of a group of experts, and their states after the sample."""
+    return _each(lambda expert, s: expert.predict_and_learn(s, taught), learner, count, states)

@@ -18,6 +18,7 @@ learner sees them. A :class:`Network` is a differentiable model that a learner t
 
 import abc
 import html
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
@@ -32,6 +33,7 @@ from jboost.core.sample import Sample
 
 State = Any  # any pytree of arrays
 Params = Any  # any pytree of float arrays
+Gradients = Callable[[Array], Params]
 
 
 class Learner(abc.ABC):
@@ -97,6 +99,13 @@ class Learner(abc.ABC):
 
         A sample that is not good must leave the state as it was, bit for bit.
         """
+
+    def predict_and_learn(self, state: State, sample: Sample) -> tuple[Array, State]:
+        """Return the estimate of d and the state after the sample.
+
+        A learner whose estimate and learning share much work may do that work once, here.
+        """
+        return self.predict(state, sample.raw), self.learn(state, sample)
 
     def sample(
         self, state: State, x: ArrayLike, d: ArrayLike, *,
@@ -258,6 +267,15 @@ class Network(abc.ABC):
     @abc.abstractmethod
     def apply(self, params: Params, x: Array) -> Array:
         """Return f(x), a scalar."""
+
+    def apply_to_rows(self, params: Params, xs: Array) -> tuple[Array, Gradients]:
+        """Return f of each row, and a function that adds up their gradients.
+
+        That function takes a weight for each row, and returns the sum of the weighted gradients of
+        f in the parameters.
+        """
+        ys, pull = jax.vjp(lambda params: jax.vmap(lambda x: self.apply(params, x))(xs), params)
+        return ys, lambda weights: pull(weights)[0]
 
 
 def instance(name: str, value: object, example: str = "SGD(step_size=0.1)") -> Learner:

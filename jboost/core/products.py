@@ -2,47 +2,35 @@
 
 How a small product is written decides how the compiler turns it into vector code. Where the copies
 of a learner lie side by side in memory, a sum over an axis takes one vector instruction per term
-for all copies at once. Elsewhere a matrix product is mostly better. :func:`written_for` tells the
-functions of this module where they are. The engine may fill up the rows of a square matrix with
-zeros: the product of a vector and such a matrix is as long as the rows.
+for all copies at once. Elsewhere a matrix product is mostly better. The engine says where, with the
+functions of :mod:`jboost.core.surroundings`. It may fill up the rows of a square matrix with zeros:
+the product of a vector and such a matrix is as long as the rows.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jboost.core import places
 from jboost.core.numerics import HIGHEST, root
+from jboost.core.surroundings import stage, surroundings
 
 LARGEST_SUM = 24  # columns; beyond, a matrix product is faster in every layout
 # To find a shorter column in every copy takes less than to see whether all copies agree on it.
 SMALLEST_COLUMN = 12  # entries
 LARGEST_TRIANGLE = 64  # entries of a running sum; beyond, cumsum is faster than a masked triangle
 
+AT_ONCE = 4  # columns of a matrix that a step of a matrix product takes
+
 _Tree = TypeVar("_Tree")
-Surroundings = Literal["anywhere", "kernel", "side by side"]
-"""Where a learner is traced: anywhere, inside the kernel of a run, or inside it with the copies of
-the learner side by side."""
-_surroundings: ContextVar[Surroundings] = ContextVar("surroundings", default="anywhere")
-
-
-@contextmanager
-def written_for(surroundings: Surroundings) -> Iterator[None]:
-    """Write the products that are traced in this context for these surroundings."""
-    token = _surroundings.set(surroundings)
-    try:
-        yield
-    finally:
-        _surroundings.reset(token)
 
 
 def _summed(x: Array) -> bool:
     """Return whether a product with x is written as a sum over an axis."""
-    return _surroundings.get() == "side by side" and x.shape[0] <= LARGEST_SUM
+    return surroundings() == "side by side" and x.shape[0] <= LARGEST_SUM
 
 
 def dot(a: Array, b: Array) -> Array:
@@ -64,12 +52,35 @@ def vecmat(x: Array, A: Array) -> Array:
     return jnp.dot(x, A, precision=HIGHEST)
 
 
+def matmul(A: Array, B: Array) -> Array:
+    """Return A B.
+
+    A kernel adds up products of a column of A and a row of B, a few at a time: vector code for all
+    columns of B at once, in place of the sums of single numbers that it would make.
+    """
+    if surroundings() in ("anywhere", "stages"):
+        return jnp.matmul(A, B, precision=HIGHEST)
+
+    def add(C: Array, columns: Array, rows: Array) -> Array:
+        for a, b in zip(columns, rows, strict=True):
+            C = C + a[:, None] * b
+        return C
+
+    def add_next(i: Array, C: Array) -> Array:
+        return add(C, *(places.rows(M, AT_ONCE * i, AT_ONCE) for M in (A.T, B)))
+
+    count = B.shape[0] // AT_ONCE
+    C = jnp.zeros((A.shape[0], B.shape[1]), B.dtype)
+    C = jax.lax.fori_loop(0, count, add_next, C)
+    return add(C, A.T[count * AT_ONCE :], B[count * AT_ONCE :])
+
+
 def where_needed(needed: Array, f: Callable[..., _Tree], *operands: _Tree) -> _Tree:
     """Return ``f(*operands)``, which must be ``operands[0]`` where it is not needed.
 
     A kernel computes it only where at least one of the copies needs it.
     """
-    if _surroundings.get() == "anywhere":
+    if surroundings() == "anywhere":
         return f(*operands)
 
     @jax.custom_batching.custom_vmap
@@ -137,7 +148,7 @@ def sums_before(x: Array) -> Array:
     m = x.shape[0]
     # Not cumsum(x) − x, in which a large entry would drown the sum of those before it.
     before = jnp.pad(x[:-1], (1, 0))
-    if _surroundings.get() == "kernel":
+    if surroundings() == "kernel":
         reach = 1
         while reach < m:
             before = before + jnp.pad(before[:-reach], (reach, 0))
@@ -151,6 +162,9 @@ def sums_before(x: Array) -> Array:
 def entry(A: Array, j: Array) -> Array:
     """Return entry j of a vector, or column j of a matrix, for a traced j."""
     if not _summed(A):
+        if A.ndim > 1 and A.shape[0] > LARGEST_SUM:
+            # Fused with an update of A, the read would keep that from happening in place.
+            return stage(lambda: _column(A, j))
         return _column(A, j)
     return _column_by_mask(A, j) if A.shape[-1] < SMALLEST_COLUMN else _column_of_copies(A, j)
 

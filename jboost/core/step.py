@@ -49,8 +49,7 @@ def step(
 ) -> tuple[State, Trace]:  # fmt: skip
     """Predict, then learn; return the state after the sample and the trace of the step."""
     sample = model.sample(state, x, d, weight=weight, key=key)
-    prediction = model.predict(state, x)
-    after = model.learn(state, sample)
+    prediction, after = model.predict_and_learn(state, sample)
     observed = None
     if observe is not None:
         reported = model.info(state, sample)

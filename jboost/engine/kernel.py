@@ -17,7 +17,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jboost.core import Key
-from jboost.core.products import written_for
+from jboost.core.surroundings import as_kernel, written_for
 
 # Without this option XLA puts fusions into the call that it cannot compile there.
 OPTIONS: dict[str, Any] = {"xla_cpu_experimental_ynn_fusion_type": ""}
@@ -44,6 +44,7 @@ _POSSIBLE = """
     transpose while xla_metadata_value xor
 """
 POSSIBLE = frozenset(_POSSIBLE.split())
+TAG = "xla_metadata_value"  # the operation that tags a call
 
 
 def outermost(
@@ -67,6 +68,17 @@ def programs(f: Callable[..., Any], **settings: Any) -> dict[bool, Any]:
     return {kernel: outermost(f, kernel=kernel, **settings) for kernel in (False, True)}
 
 
+def in_form(form: str, f: Callable[..., Any], *operands: Any) -> tuple[Any, Array | None]:
+    """Return ``f(*operands)`` in a form of :mod:`jboost.engine.plan`, and the corners of a kernel.
+
+    The corners are None where it is not one kernel; see :func:`one_kernel`.
+    """
+    if form == "kernel":
+        return one_kernel(f, *operands)
+    with written_for("stages" if form == "stages" else "anywhere"):
+        return f(*operands), None
+
+
 def one_kernel(
     f: Callable[..., Any], *operands: Any, changed: tuple[Any, ...] = ()
 ) -> tuple[Any, Array]:
@@ -76,7 +88,6 @@ def one_kernel(
     of each operand, and the outermost ``jit`` must return those too. Operands that f certainly uses
     are ``changed``: where f changes them in place, a look at a corner would cost a copy.
     """
-    from jax.experimental.xla_metadata import set_xla_metadata
 
     def call(operands: Any, changed: Any) -> Any:
         with written_for("kernel"):
@@ -84,8 +95,7 @@ def one_kernel(
 
     # A constant operand counts as unused too; behind the barrier XLA does not know it for one.
     outputs = jax.jit(call)(*jax.lax.optimization_barrier((operands, changed)))
-    tagged: Any = set_xla_metadata(outputs, xla_cpu_small_call="true", inlineable="false")
-    return tagged
+    return as_kernel(outputs)
 
 
 def corners(operands: Any) -> Array:

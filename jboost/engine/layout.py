@@ -41,8 +41,9 @@ from jax.typing import ArrayLike
 from jboost.boosting import copies
 from jboost.boosting.booster import Boosted, BoostedState, OfCopy
 from jboost.core import DType, Key, Learner, Sample, State, model, static
-from jboost.core.products import LARGEST_SUM, written_for
+from jboost.core.products import LARGEST_SUM
 from jboost.core.rows import row_of, with_row
+from jboost.core.surroundings import written_for
 from jboost.engine import trailing
 from jboost.learners import PiecewiseLinear
 from jboost.learners.newton import CovarianceState, ForwardNewton, Newton, NewtonState, RootState

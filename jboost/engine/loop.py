@@ -13,17 +13,19 @@ from jboost.core.step import Observe, Trace, over_time
 from jboost.engine import layout as layouts
 from jboost.engine import pieces
 from jboost.engine.kernel import (
+    in_form,
     key_of,
     key_words,
-    one_kernel,
     outermost,
     programs,
 )
 from jboost.engine.layout import Layout
 from jboost.engine.plan import (
+    Form,
     Plan,
     Plans,
     bytes_of,
+    form_for,
     inside_a_transformation,
     log,
     look_at,
@@ -76,13 +78,13 @@ def begin(
     """
     global _last
     plan = _last = plan_for(model, state, xs, ds, key, observe)
-    log.debug("%s form: %s", "kernel" if plan.kernel else "plain", plan.reason)
-    if not plan.kernel:  # a large state is changed in place, but not the caller's
+    log.debug("%s form: %s", plan.form, plan.reason)
+    if plan.form != "kernel":  # a large state is changed in place, but not the caller's
         state = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), state)
     words, traces = key_words(key), []
     for x, d, chunks, n in pieces.cut(xs, ds, plan.rows):
-        operands = (plan.kernel, plan.layout, model, state, x, d, chunks, *words, observe)
-        (state, trace), _ = _programs[plan.kernel](*operands)
+        operands = (plan.form, plan.layout, model, state, x, d, chunks, *words, observe)
+        (state, trace), _ = _programs[plan.form](*operands)
         traces.append(pieces.PieceTrace(trace, n))
     return state, traces
 
@@ -100,10 +102,10 @@ def plan_for(
     def make() -> Plan:
         rows = pieces.length(model, state, xs, ds, key, observe)
 
-        def trace(layout: Layout) -> Any:
+        def trace(form: Form, layout: Layout) -> Any:
             piece = (jax.ShapeDtypeStruct((rows, *a.shape[1:]), xs.dtype) for a in (xs, ds))
             operands = (model, state, *piece, np.int32(0), *key_words(key), observe)
-            return _programs[True].trace(True, layout, *operands)
+            return _programs[form].trace(form, layout, *operands)
 
         return decide(model, state, pieces.platforms(xs), trace)._replace(rows=rows)
 
@@ -112,17 +114,18 @@ def plan_for(
 
 
 def decide(
-    model: Learner, state: State, platforms: set[str], trace: Callable[[Layout], Any]
+    model: Learner, state: State, platforms: set[str], trace: Callable[[Form, Layout], Any]
 ) -> Plan:
-    """Return the plan of a program; ``trace`` traces it in a layout, as one kernel."""
-    refusal = objection(bytes_of(state), platforms)
+    """Return the plan of a program; ``trace`` traces it in a form and a layout."""
+    refusal, size = objection(platforms), bytes_of(state)
     if refusal is None:
-        layout = layouts.choose(model, state, kernel=True)
-        plan = look_at(trace(layout), state, layout)
-        if plan.kernel:
+        form = form_for(size)
+        layout = layouts.choose(model, state, kernel=form == "kernel")
+        plan = look_at(trace(form, layout), form, size, layout)
+        if plan.form != "plain":
             return plan
         refusal = plan.reason
-    return Plan(False, refusal, layouts.choose(model, state, kernel=False))
+    return Plan("plain", refusal, layouts.choose(model, state, kernel=False))
 
 
 def watched(observe: Observe | None, layout: Layout) -> Observe | None:
@@ -133,7 +136,7 @@ def watched(observe: Observe | None, layout: Layout) -> Observe | None:
 
 
 def _fold(
-    kernel: bool,
+    form: Form,
     layout: Layout,
     model: Learner,
     state: State,
@@ -152,17 +155,17 @@ def _fold(
 
     # Outside of the kernel: inside, XLA would choose a layout that undoes the rearrangement.
     model, state = layouts.lay_out(layout, model, state)
-    if kernel:
-        (state, trace), corners = one_kernel(loop, model, state, words, xs, ds, chunks)
-    else:
-        (state, trace), corners = loop(model, state, words, xs, ds, chunks), None
+    (state, trace), corners = in_form(form, loop, model, state, words, xs, ds, chunks)
     return (layouts.put_back(layout, state), trace), corners
 
 
-_STATIC: dict[str, Any] = {"static_argnames": ("kernel", "layout", "generator", "observe")}
+_STATIC: dict[str, Any] = {"static_argnames": ("form", "layout", "generator", "observe")}
+_DONATING: dict[str, Any] = _STATIC | {"donate_argnames": "state"}
 _inside = jax.jit(over_time, static_argnames="observe")
-_programs = programs(_fold, **_STATIC) | {
-    False: outermost(_fold, donate_argnames="state", **_STATIC)
+_programs: dict[Form, Any] = {
+    "kernel": outermost(_fold, kernel=True, **_STATIC),
+    "stages": outermost(_fold, kernel=True, **_DONATING),
+    "plain": outermost(_fold, **_DONATING),
 }
 
 
@@ -176,30 +179,33 @@ def call(
     """
     words, generator = key_words(key)
     if inside_a_transformation(operands, key):
-        return _call(False, f, operands, words, generator, observe)[0]
+        return _call("plain", f, operands, words, generator, observe)[0]
 
     def make() -> Plan:
         devices = {
             d for a in jax.tree.leaves(operands) if isinstance(a, Array) for d in a.devices()
         }
-        refusal = objection(size, {device.platform for device in devices})
+        refusal = objection({device.platform for device in devices})
+        if refusal is None and form_for(size) != "kernel":
+            refusal = f"{size:,} bytes are more than one kernel is good for"
         if refusal is not None:
-            return Plan(False, refusal)
-        program = _calls[True].trace(True, f, operands, words, generator, observe)
-        return look_at(program, (), Layout())
+            return Plan("plain", refusal)
+        program = _calls[True].trace("kernel", f, operands, words, generator, observe)
+        return look_at(program, "kernel", size, Layout())
 
     plan = _plans.get(observe, operands, (f, size, generator), make)
-    return _calls[plan.kernel](plan.kernel, f, operands, words, generator, observe)[0]
+    kernel = plan.form == "kernel"
+    return _calls[kernel](plan.form, f, operands, words, generator, observe)[0]
 
 
 def _call(
-    kernel: bool, f: Callable[..., Any], operands: tuple[Any, ...],
+    form: Form, f: Callable[..., Any], operands: tuple[Any, ...],
     words: Array | None, generator: str | None, observe: Any,
 ) -> tuple[Any, Array | None]:  # fmt: skip
     def whole(operands: tuple[Any, ...], words: Array | None) -> Any:
         return f(*operands, key_of(words, generator), observe)
 
-    return one_kernel(whole, operands, words) if kernel else (whole(operands, words), None)
+    return in_form(form, whole, operands, words)
 
 
-_calls = programs(_call, static_argnames=("kernel", "f", "generator", "observe"))
+_calls = programs(_call, static_argnames=("form", "f", "generator", "observe"))

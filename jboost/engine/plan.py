@@ -1,10 +1,11 @@
-"""Which form a run is compiled in: one kernel where that is safe and fast, a plain scan elsewhere.
+"""Which form a run is compiled in: one kernel, stages that are kernels, or a plain scan.
 
-One kernel is used only where all of this holds: the library owns the outermost ``jit`` (nothing is
-traced), the device is a CPU, JAX is of a version it was tested with, the program holds only
-operations known to compile so, and the state is below about a megabyte: above that the plain form
-wins, because its products use all cores and tiles. Setting the environment variable
-``JBOOST_ENGINE=plain``, or calling ``jboost.engine.use("plain")``, turns it off.
+Kernels are used only where all of this holds: the library owns the outermost ``jit`` (nothing is
+traced), the device is a CPU, JAX is of a version they were tested with, and the program holds only
+operations known to compile so. The run is one kernel if the state is below about a megabyte. Above
+that a model with stages runs as a loop over these, each of them a kernel. For other models the
+plain form wins there, because its products use all cores and tiles. Setting the environment
+variable ``JBOOST_ENGINE=plain``, or calling ``jboost.engine.use("plain")``, turns kernels off.
 """
 
 import functools
@@ -14,14 +15,14 @@ import os
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
 from jboost.core import State, checks
-from jboost.engine.kernel import POSSIBLE, equations, operations
+from jboost.engine.kernel import POSSIBLE, TAG, equations, operations
 from jboost.engine.layout import Layout
 
 log = logging.getLogger("jboost.engine")
@@ -37,10 +38,13 @@ CHOICES = ("auto", "plain")
 _choice = os.environ.get("JBOOST_ENGINE", "auto")  # checked when a run is planned
 
 
+Form = Literal["kernel", "stages", "plain"]
+
+
 class Plan(NamedTuple):
     """How a run is compiled."""
 
-    kernel: bool  # whether as one kernel
+    form: Form
     reason: str  # why, in words
     layout: Layout = Layout()  # how model and state lie in memory meanwhile
     rows: int = 0  # how many rows the program has room for; see `pieces`
@@ -72,11 +76,8 @@ def inside_a_transformation(*arguments: Any) -> bool:
 _zero = jax.jit(lambda: jnp.zeros(()))  # compiled, it costs a call 5 µs
 
 
-def objection(size: int, platforms: set[str]) -> str | None:
-    """Return why a run cannot be one kernel, before its program is looked at.
-
-    ``size`` is that of the state in bytes.
-    """
+def objection(platforms: set[str]) -> str | None:
+    """Return why a run cannot use kernels, before its program is looked at."""
     check()
     if _choice == "plain":
         return "the fast form is switched off"
@@ -86,23 +87,31 @@ def objection(size: int, platforms: set[str]) -> str | None:
         return _warn_of_version()
     if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
         return "jit is disabled"
-    if size > LARGEST_KERNEL:
-        return f"a state of {size:,} bytes is more than one kernel is good for"
     return None
 
 
-def look_at(program: Any, state: State, layout: Layout) -> Plan:
-    """Return the plan for a kernel, or a plain one where its program holds what a kernel cannot.
+def form_for(size: int) -> Form:
+    """Return the form to try for a state of so many bytes."""
+    return "kernel" if size <= LARGEST_KERNEL else "stages"
 
-    ``program`` is the traced program, ``state`` what it carries from step to step.
+
+def look_at(program: Any, form: Form, size: int, layout: Layout) -> Plan:
+    """Return the plan for a program that was traced in a form, or a plain one if that cannot be.
+
+    ``size`` is how many bytes the program carries from step to step.
     """
-    impossible = {*operations(program.jaxpr.jaxpr)} - POSSIBLE
+    names = {*operations(program.jaxpr.jaxpr)}
+    impossible = names - POSSIBLE
+    if form == "stages" and TAG not in names:
+        return Plan("plain", f"a state of {size:,} bytes is more than one kernel is good for")
     if impossible:
         reason = f"not known to compile as one kernel: {', '.join(sorted(impossible))}"
-        return Plan(False, reason)
+        return Plan("plain", reason)
     if any(_multiplies_matrices(program.jaxpr.jaxpr)):
-        return Plan(False, "it multiplies matrices, which a kernel does slowly")
-    return Plan(True, f"a state of {bytes_of(state):,} bytes in one kernel", layout)
+        return Plan("plain", "it multiplies matrices, which a kernel does slowly")
+    if form == "stages":
+        return Plan(form, f"a state of {size:,} bytes, and each stage a kernel", layout)
+    return Plan(form, f"a state of {size:,} bytes in one kernel", layout)
 
 
 def _multiplies_matrices(program: Any) -> Iterator[bool]:

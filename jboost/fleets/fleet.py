@@ -87,7 +87,7 @@ class Fleet:
         samples = jnp.zeros((2, self.num_features), self.dtype), jnp.zeros(2, self.dtype)
         xs, ds = jax.device_put(samples, self._devices[0])
         plan = plan_for(model, state, xs, ds, self.key, None)
-        loop = "rounds" if schedule == "rounds" else "kernel" if plan.kernel else "plain"
+        loop = "rounds" if schedule == "rounds" else "kernel" if plan.form == "kernel" else "plain"
         self._call_cost = samples_per_call(state)  # in samples
         self._spec = loops.FleetSpec(Packing.of(state), loop, self._devices, generator)
 

@@ -10,9 +10,9 @@ from jax import Array
 from jax.typing import DTypeLike
 
 from jboost.core import Key, Network, checks, model, static
-from jboost.core.learner import Params, required_key
+from jboost.core.learner import Gradients, Params, required_key
 from jboost.core.numerics import as_array, dtype_of
-from jboost.core.products import dot, matvec
+from jboost.core.products import dot, matmul, matvec
 
 
 @model
@@ -66,7 +66,7 @@ class Perceptron(Network):
 class Rectified(Network):
     """Layers of rectified linear units, and a line on top.
 
-        h₀ = x,    h_i = max(0, W_i h_{i−1} + b_i),    f(x) = vᵀh_n + c
+        h₀ = x,    h_i = max(0, W_iᵀh_{i−1} + b_i),    f(x) = vᵀh_n + c
 
     It starts with W_i of variance 2/(width of h_{i−1}), a small v and no constants, made for inputs
     of variance 1.
@@ -77,7 +77,7 @@ class Rectified(Network):
     >>> net = Rectified((4, 2))
     >>> params = net.init(3, jnp.float32, jax.random.key(0))
     >>> [layer["W"].shape for layer in params], net.apply(params, jnp.ones(3)).shape
-    ([(4, 3), (2, 4), (1, 2)], ())
+    ([(3, 4), (4, 2), (2, 1)], ())
     """
 
     hidden: tuple[int, ...] = static(default=(64, 32))
@@ -96,16 +96,33 @@ class Rectified(Network):
         starts = itertools.accumulate(sizes, initial=0)
         layers = []
         for (a, b), start in zip(itertools.pairwise(widths), starts, strict=False):
-            W = (2 / a) ** 0.5 * drawn[start : start + a * b].reshape(b, a)
+            W = (2 / a) ** 0.5 * drawn[start : start + a * b].reshape(a, b)
             layers.append({"W": W, "b": jnp.zeros(b, jnp.float32)})
         layers[-1]["W"] = 0.1 * layers[-1]["W"]
         return jax.tree.map(lambda leaf: leaf.astype(dtype_of(dtype)), layers)
 
     def apply(self, params: Params, x: Array) -> Array:
+        return self.apply_to_rows(params, x[None])[0][0]
+
+    def apply_to_rows(self, params: Params, xs: Array) -> tuple[Array, Gradients]:
         *layers, top = params
+        hs = [xs]  # what each layer sees
         for layer in layers:
-            x = jnp.maximum(jnp.matmul(layer["W"], x) + layer["b"], 0)
-        return (jnp.matmul(top["W"], x) + top["b"])[0]
+            hs.append(jnp.maximum(matmul(hs[-1], layer["W"]) + layer["b"], 0))
+        y = jnp.sum(hs[-1] * top["W"][:, 0], axis=1) + top["b"]
+
+        def gradients(weights: Array) -> Params:
+            last = jnp.sum(hs[-1] * weights[:, None], axis=0)[:, None]
+            found = [{"W": last, "b": jnp.sum(weights, keepdims=True)}]
+            c = weights[:, None] * top["W"][:, 0]  # of what the layers put out
+            for i in reversed(range(len(layers))):
+                c = jnp.where(hs[i + 1] > 0, c, 0)
+                found.append({"W": matmul(hs[i].T, c), "b": jnp.sum(c, axis=0)})
+                if i > 0:
+                    c = matmul(c, layers[i]["W"].T)
+            return found[::-1]
+
+        return y, gradients
 
 
 @model

@@ -21,7 +21,7 @@ from jboost.core import (
     places,
     static,
 )
-from jboost.core.learner import required_key
+from jboost.core.learner import Params, required_key
 from jboost.core.numerics import dtype_of, known, usable
 from jboost.learners.networks import Rectified, unravelled
 
@@ -108,7 +108,8 @@ class Replay(Learner):
 
     def predict(self, state: ReplayState, x: ArrayLike) -> Array:
         x, both = known(x, state.theta.dtype), jnp.stack([state.theta, state.average])
-        y = jnp.mean(jax.vmap(lambda theta: self._f(theta, x))(both))
+        f = lambda theta: self.network.apply(self._params(theta, len(x)), x)  # noqa: E731
+        y = jnp.mean(jax.vmap(f)(both))
         return known(y, y.dtype)
 
     def learn(self, state: ReplayState, sample: Sample) -> ReplayState:
@@ -120,9 +121,9 @@ class Replay(Learner):
         steps, filled = state.steps + once, jnp.minimum(state.filled + once, self.rows)
         drawn = self._drawn(state.words, steps, filled)
         batch = (
-            jnp.concatenate([sample.x[None], x[drawn]]),
-            jnp.concatenate([sample.d[None], d[drawn]]),
-            jnp.concatenate([weight[None], weights[drawn]]),
+            jnp.concatenate([sample.x[None], places.at(x, drawn)]),
+            jnp.concatenate([sample.d[None], places.at(d, drawn)]),
+            jnp.concatenate([weight[None], places.at(weights, drawn)]),
         )
         before = state.theta, state.average, state.m, state.v
         after = self._step(before, *batch, jnp.maximum(steps, 1).astype(dtype))
@@ -130,7 +131,7 @@ class Replay(Learner):
         theta, average, m, v = (
             jnp.where(learned, new, old) for new, old in zip(after, before, strict=True)
         )
-        place = (state.place + once) % self.rows
+        place = jnp.where(state.place + once < self.rows, state.place + once, 0)
         ring = x, d, weights, place, filled, steps
         return ReplayState(theta, average, m, v, *ring, state.words)
 
@@ -139,8 +140,9 @@ class Replay(Learner):
     ) -> tuple[Array, Array, Array, Array]:
         """Return θ, its average and Adam's two means after the t-th step."""
         theta, average, m, v = before
-        y, backward = jax.vjp(lambda theta: jax.vmap(lambda x: self._f(theta, x))(x), theta)
-        (g,) = backward(weight * jnp.clip(y - d, -FARTHEST, FARTHEST) / self.batch)
+        y, gradients = self.network.apply_to_rows(self._params(theta, x.shape[1]), x)
+        g = gradients(weight * jnp.clip(y - d, -FARTHEST, FARTHEST) / self.batch)
+        g = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(g)])
         m, v = B1 * m + (1 - B1) * g, B2 * v + (1 - B2) * g * g
         direction = (m / (1 - B1**t)) / (jnp.sqrt(v / (1 - B2**t)) + EPSILON)
         mu = jnp.asarray(self.step_size, theta.dtype) / jnp.sqrt(1 + t / HALVING)
@@ -155,5 +157,5 @@ class Replay(Learner):
         at = (u * filled.astype(u.dtype)).astype(jnp.int32)
         return jnp.clip(at, 0, jnp.maximum(filled - 1, 0))
 
-    def _f(self, theta: Array, x: Array) -> Array:
-        return self.network.apply(unravelled(self.network, theta, x.shape[0]), x)
+    def _params(self, theta: Array, num_features: int) -> Params:
+        return unravelled(self.network, theta, num_features)

@@ -152,7 +152,7 @@ class Job:
         concurrent = resources.workers * resources.processes
         batches = _cut(self._runs.shape[1], most, concurrent, len(resources.devices))
         # Compiled in the caller's thread, whose settings it takes; other threads may call it.
-        traced = _programs[plan.kernel].trace(spec, self.arguments(batches[0]), xs, ds)
+        traced = _programs[plan.form == "kernel"].trace(spec, self.arguments(batches[0]), xs, ds)
         if traced.jaxpr not in _compiled:
             _compiled[traced.jaxpr] = traced.lower().compile()
         self._program, self.shapes = _compiled[traced.jaxpr], traced.out_info[0]
@@ -261,7 +261,7 @@ def _on_one_device(spec: BatchSpec, batch: Batch, xs: Array, ds: Array) -> tuple
 
     models, states = jax.vmap(partial(lay_out, layout))(batch.models, each(init, batch))
     operands = (batch._replace(models=models), states, xs, ds)
-    if spec.plan.kernel:
+    if spec.plan.form == "kernel":
         traces, corners = one_kernel(fold, *operands)
     else:
         traces, corners = fold(*operands), ()

@@ -11,7 +11,8 @@ import pytest
 
 from jboost.boosting.emphasis import Emphasis
 from jboost.boosting.modes import DataReuse
-from jboost.core.products import sums_before, written_for
+from jboost.core.products import sums_before
+from jboost.core.surroundings import written_for
 
 M = 4
 

@@ -378,7 +378,7 @@ def test_it_compiles_for_accelerators():
     class Gpu:
         platform = "cuda"
 
-    plan = Plan(False, "")
+    plan = Plan("plain", "")
     models = jax.tree.map(lambda leaf: np.full(3, leaf, np.float32), make_ru(step_size=0.1))
     batch = jobs.Batch(models, np.zeros((3, 2), np.uint32), np.zeros(3, np.int32))
     spec = jobs.BatchSpec(plan, (Gpu(),), "threefry2x32", None, None)

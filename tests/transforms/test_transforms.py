@@ -459,7 +459,7 @@ def test_small_pipelines_run_in_one_kernel():
     if FIRST_TESTED <= jax.__version_info__[:3] <= LAST_TESTED:
         for name in ("moments", "lags"):
             jb.run(MODELS[name], *linear(16), KEY)
-            assert engine.last().kernel, engine.last().reason
+            assert engine.last().form == "kernel", engine.last().reason
 
 
 def test_the_target_alone():

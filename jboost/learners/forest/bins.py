@@ -5,7 +5,9 @@ Bin 0 holds missing values. Bin 1 + i holds the values that lie above i of the c
 
 import jax.numpy as jnp
 from jax import Array
+from jax.lax import div
 
+from jboost.core.places import at
 from jboost.learners.forest.trees import ABSENT, BEYOND
 
 SAMPLE = 512  # buffered rows whose values decide where a column is cut
@@ -30,17 +32,18 @@ def edges_of(column: Array, filled: Array, count: int) -> Array:
     """
     n = min(SAMPLE, len(column))
     numbers = jnp.arange(n, dtype=jnp.int32)
-    rows = numbers * jnp.maximum(filled, n) // n  # spread over all rows
-    v = column[rows]
+    rows = div(numbers * jnp.maximum(filled, n), jnp.int32(n))  # spread over all rows
+    v = at(column, rows)
     valid = (v != ABSENT) & (rows < filled)
     v = jnp.where(valid, v, BEYOND)
     # All pairs are compared: that compiles in a third of the time of a sort.
-    most = jnp.sum(valid, dtype=jnp.int32) // (count + 1)
+    most = div(jnp.sum(valid, dtype=jnp.int32), jnp.int32(count + 1))
     equals_before = (v[None, :] == v[:, None]) & (numbers[None, :] < numbers[:, None])
     counted = valid & (jnp.sum(equals_before, axis=1, dtype=jnp.int32) <= most)
     up_to = counted[None, :] & (v[None, :] <= v[:, None])
     mass = jnp.sum(up_to, axis=1, dtype=jnp.int32)  # the values up to this one that are counted
-    quantiles = jnp.arange(1, count + 1, dtype=jnp.int32) * jnp.max(mass) // (count + 1)
+    shares = jnp.arange(1, count + 1, dtype=jnp.int32)
+    quantiles = div(shares * jnp.max(mass), jnp.int32(count + 1))
     above = jnp.min(jnp.where(mass[None, :] > quantiles[:, None], v[None, :], BEYOND), axis=1)
     below = jnp.max(jnp.where(v[None, :] < above[:, None], v[None, :], ABSENT), axis=1)
     middle = below + (above - below) / 2

@@ -29,6 +29,8 @@ from jboost.core import (
     static,
 )  # fmt: skip
 from jboost.core.numerics import dtype_of, usable
+from jboost.core.places import at, put_rows, rows
+from jboost.core.surroundings import stage
 from jboost.learners.forest.bins import bins_of, edges_of
 from jboost.learners.forest.memory import Growth, Ring, Schedule
 from jboost.learners.forest.splits import best_splits
@@ -38,7 +40,7 @@ START = 32  # rows before the first tree is grown
 LONGEST_WAIT = 2048  # rows between two times at which columns are cut; at first it doubles
 TURNS = 16  # steps in which all columns are cut
 HEAVIEST = 10.0  # the most that a row may weigh
-TOGETHER = 4  # nodes whose splits are searched at once
+DOUBLINGS = 2  # the splits of so many doublings of a node are searched at once
 FADING = 0.95  # of the gains of the columns, from tree to tree
 DEEPEST, MOST_BINS = 8, 256  # leaves and bins are kept as bytes
 
@@ -149,12 +151,19 @@ class BoostedTrees(Learner):
         return self._estimate(state, _or_absent(x, state))[0]
 
     def learn(self, state: TreesState, sample: Sample) -> TreesState:
+        return self.predict_and_learn(state, sample)[1]
+
+    def predict_and_learn(self, state: TreesState, sample: Sample) -> tuple[Array, TreesState]:
+        return stage(lambda: self._once(state, sample))
+
+    def _once(self, state: TreesState, sample: Sample) -> tuple[Array, TreesState]:
         weight = jnp.minimum(sample.weight * jnp.asarray(sample.repeats, sample.d.dtype), HEAVIEST)
         row = _or_absent(sample.raw, state), sample.d, weight
         # Loops of a length that depends on the stream have no reverse derivative.
         self, state, row = jax.lax.stop_gradient((self, state, row))
         counts = sample.counts
-        state = self._remember(state, *row, counts)
+        y, *reached = self._estimate(state, row[0])
+        state = self._remember(state, *row, counts, y, *reached)
         schedule, growth = state.schedule, state.growth
         between_trees = (growth.level == 0) & (growth.place == 0)
         due = counts & between_trees & (schedule.turn >= TURNS) & (schedule.wait <= 0)
@@ -164,7 +173,11 @@ class BoostedTrees(Learner):
         )
         cuts = counts & (schedule.turn < TURNS)
         state = self._cut_columns(state._replace(schedule=schedule), cuts)
-        return self._grow(state, counts & ~cuts & (schedule.filled >= START))
+        return y, self._grow(state, counts & ~cuts & (schedule.filled >= START))
+
+    def _before(self, turn: Array) -> Array:
+        """Return the number of the tree whose turn came before."""
+        return jnp.where(turn > 0, turn, self.trees) - 1
 
     def _slice(self, num_features: int) -> int:
         """Return how many rows a step looks at."""
@@ -173,39 +186,38 @@ class BoostedTrees(Learner):
     def _estimate(self, state: TreesState, x: Array) -> tuple[Array, Array, Array]:
         """Return the estimate, and the leaf of x in each tree with its value."""
         leaf = leaves(state.trees, x)
-        values = state.trees.values[jnp.arange(self.trees, dtype=jnp.int32), leaf]
+        values = at(state.trees.values, jnp.arange(self.trees, dtype=jnp.int32), leaf)
         return state.mean + jnp.sum(values), leaf, values
 
     def _remember(
-        self, state: TreesState, x: Array, d: Array, weight: Array, counts: Array
-    ) -> TreesState:
+        self, state: TreesState, x: Array, d: Array, weight: Array, counts: Array,
+        y: Array, leaf: Array, values: Array,
+    ) -> TreesState:  # fmt: skip
         """Return the state with the row in its ring, and with leaves that have followed d."""
         trees, growth, schedule = state.trees, state.growth, state.schedule
         count = len(state.ring.target)
-        y, leaf, values = self._estimate(state, x)
         early = schedule.filled < START
         mu = jnp.asarray(self.follow, d.dtype) * jnp.minimum(weight, 1) / self.trees
         change = jnp.where(counts & ~early, mu * (d - y), 0)
-        tree = jnp.arange(self.trees, dtype=jnp.int32)
-        trees = trees._replace(values=trees.values.at[tree, leaf].add(change))
+        trees = trees._replace(values=_follow(trees.values, leaf, change))
         share = 1 / (schedule.filled + 1).astype(d.dtype)
         mean = state.mean + jnp.where(counts & early, share * (d - state.mean), 0)
 
         # The row joins the growth as if it had been there from the start of the level. The pass
         # over level 0 also ends the growth before: until then a row's node is the parent of its
         # leaf in the tree before, and `old` what that tree said.
-        place, before = schedule.place, (growth.turn - 1) % self.trees
+        place, before = schedule.place, self._before(growth.turn)
         steps = growth.level - (place >= growth.place).astype(jnp.int32)
-        parent = (leaf[before] + 2**self.depth - 2) // 2
+        parent = (at(leaf, before) + 2**self.depth - 2) >> 1
         node = jnp.where(steps < 0, parent, node_of(growth.tree, x, steps))
-        old = values[jnp.where(steps < 0, before, growth.turn)]
+        old = at(values, jnp.where(steps < 0, before, growth.turn))
         row = Ring(
             x, bins_of(x, state.edges), d, weight, jnp.sum(values), old,
             node.astype(jnp.uint8), leaf.astype(jnp.uint8),
         )  # fmt: skip
         once = counts.astype(jnp.int32)
         schedule = schedule._replace(
-            place=(place + once) % count,
+            place=jnp.where(place + once < count, place + once, 0),
             filled=jnp.minimum(schedule.filled + once, count),
             wait=schedule.wait - once,
         )
@@ -223,7 +235,8 @@ class BoostedTrees(Learner):
             column = jax.lax.dynamic_slice_in_dim(ring.x, j, 1, axis=1)
             new = edges_of(column[:, 0], schedule.filled, self.bins - 2)
             into = bins_of(column, new[None, None])
-            return edges.at[j].set(new), jax.lax.dynamic_update_slice_in_dim(bins, into, j, axis=1)
+            bins = jax.lax.dynamic_update_slice_in_dim(bins, into, j, axis=1)
+            return put_rows(edges, new[None], j), bins
 
         count = jnp.where(cuts, share, 0)
         edges, bins = jax.lax.fori_loop(0, count, cut, (state.edges, ring.bins))
@@ -236,24 +249,24 @@ class BoostedTrees(Learner):
         """Return the state after a slice of the rows was added to the histograms."""
         ring, growth, values = state.ring, state.growth, state.trees.values
         size, start = self._slice(ring.x.shape[1]), growth.place
-        before = (growth.turn - 1) % self.trees
+        before = self._before(growth.turn)
         rows = ring.rows(start, size, before)
-        old_leaf = ring.rows(start, size, growth.turn).leaf.astype(jnp.int32)
+        old_leaf = ring.leaves(start, size, growth.turn).astype(jnp.int32)
 
         def down() -> Array:
             node = rows.node.astype(jnp.int32)
-            code = growth.tree.codes[node]
-            entries = rows.x[jnp.arange(size, dtype=jnp.int32), code // 2]
-            return children(node, code, growth.tree.thresholds[node], entries)
+            code = at(growth.tree.codes, node)
+            entries = at(rows.x, jnp.arange(size, dtype=jnp.int32), code >> 1)
+            return children(node, code, at(growth.tree.thresholds, node), entries)
 
         def rest() -> tuple[Array, ...]:
             return rows.fitted, rows.old, rows.node, rows.leaf, jnp.zeros_like(rows.weight)
 
         def start_tree() -> tuple[Array, ...]:
             leaf = down() - (2**self.depth - 1)  # the last step down the tree before
-            fitted = rows.fitted + values[before, leaf] - rows.old
-            node = jnp.zeros_like(rows.node)
-            return fitted, values[growth.turn, old_leaf], node, leaf.astype(jnp.uint8), rows.weight
+            fitted = rows.fitted + at(at(values, before), leaf) - rows.old
+            old, node = at(at(values, growth.turn), old_leaf), jnp.zeros_like(rows.node)
+            return fitted, old, node, leaf.astype(jnp.uint8), rows.weight
 
         def go_on() -> tuple[Array, ...]:
             return rows.fitted, rows.old, down().astype(jnp.uint8), rows.leaf, rows.weight
@@ -262,15 +275,19 @@ class BoostedTrees(Learner):
         branch = jnp.where(grows, 1 + (growth.level > 0).astype(jnp.int32), 0)
         fitted, old, node, leaf, w = jax.lax.switch(branch, [rest, start_tree, go_on])
         ring = ring._replace(
-            fitted=_put(ring.fitted, fitted, start),
-            old=_put(ring.old, old, start),
-            node=_put(ring.node, node, start),
-            leaf=jax.lax.dynamic_update_slice(ring.leaf, leaf[None], (before, start)),
+            fitted=put_rows(ring.fitted, fitted, start),
+            old=put_rows(ring.old, old, start),
+            node=put_rows(ring.node, node, start),
+            leaf=jax.lax.dynamic_update_slice(
+                ring.leaf, leaf[None], (before, start), allow_negative_indices=False
+            ),
         )
         residual = rows.target - state.mean - fitted
         sums = jnp.stack([w * residual, w * old, w], axis=-1)
-        number = node.astype(jnp.int32) - (2**growth.level - 1)  # among the nodes of the level
-        bins = rows.bins if len(growth.columns) == ring.x.shape[1] else rows.bins[:, growth.columns]
+        number = node.astype(jnp.int32) - (_nodes(growth.level) - 1)  # among those of the level
+        bins = rows.bins
+        if len(growth.columns) < bins.shape[1]:
+            bins = at(bins.T, growth.columns).T
         histogram = _added(growth.histogram, number, bins.astype(jnp.int32), sums)
         place = jnp.where(grows, start + size, start)
         growth = growth._replace(histogram=histogram, place=place)
@@ -282,32 +299,32 @@ class BoostedTrees(Learner):
         growth, turn, dtype = state.growth, state.growth.turn, state.mean.dtype
         settings = self.rate, self.keep, self.ridge, self.least
         rate, keep, ridge, least = (jnp.asarray(setting, dtype) for setting in settings)
-        together = min(TOGETHER, 2 ** (self.depth - 1))
+        together = min(2**DOUBLINGS, 2 ** (self.depth - 1))
 
         def split(i: Array, carry: tuple[Trees, Array]) -> tuple[Trees, Array]:
             tree, gains = carry
             i = i * together
-            nodes = jax.lax.dynamic_slice_in_dim(growth.histogram, i, together)
-            best = best_splits(nodes, ridge, least)
-            column = growth.columns[best.column]
-            edge = state.edges[column, jnp.clip(best.bin - 1, 0, self.bins - 3)]
+            best = best_splits(rows(growth.histogram, i, together), ridge, least)
+            column = at(growth.columns, best.column)
+            edge = at(state.edges, column, jnp.clip(best.bin - 1, 0, self.bins - 3))
             threshold = jnp.where(best.bin > 0, edge, ABSENT)
             threshold = jnp.where(best.bin < self.bins - 1, threshold, BEYOND)
             residual, old, weight = jnp.moveaxis(best.sums, -1, 0)
             values = (rate * residual + keep * old) / (weight + ridge)
-            first = 2**growth.level - 1 + i
+            first = _nodes(growth.level) - 1 + i
             tree = Trees(
-                _put(tree.codes, 2 * column + best.missing, first),
-                _put(tree.thresholds, threshold, first),
-                _put(tree.values, values.ravel(), 2 * i),
+                put_rows(tree.codes, 2 * column + best.missing, first),
+                put_rows(tree.thresholds, threshold, first),
+                put_rows(tree.values, values.ravel(), 2 * i),
             )
-            return tree, gains.at[column].add(best.gain)
+            chosen = column[:, None] == jnp.arange(len(gains), dtype=jnp.int32)
+            return tree, gains + jnp.sum(jnp.where(chosen, best.gain[:, None], 0), axis=0)
 
         def clear(i: Array, histogram: Array) -> Array:
             empty = jnp.zeros((together, *histogram.shape[1:]), dtype)
-            return _put(histogram, empty, i * together)
+            return put_rows(histogram, empty, i * together)
 
-        count = jnp.where(splits, -(-(2**growth.level) // together), 0)
+        count = jnp.where(splits, jnp.maximum(_nodes(growth.level) >> DOUBLINGS, 1), 0)
         tree, gains = jax.lax.fori_loop(0, count, split, (growth.tree, state.gains))
         count = count + jnp.minimum(tree.codes[0], 0)  # adds 0, once the histogram was read
         histogram = jax.lax.fori_loop(0, count, clear, growth.histogram)
@@ -325,7 +342,7 @@ class BoostedTrees(Learner):
             tree, histogram, columns,
             level=jnp.where(ends, 0, growth.level + splits.astype(jnp.int32)),
             place=jnp.where(splits, 0, growth.place),
-            turn=jnp.where(ends, (turn + 1) % self.trees, turn),
+            turn=jnp.where(ends, jnp.where(turn + 1 < self.trees, turn + 1, 0), turn),
             drawn=drawn,
         )  # fmt: skip
         return state._replace(trees=trees, growth=growth, gains=gains)
@@ -336,18 +353,36 @@ def _or_absent(x: ArrayLike, state: TreesState) -> Array:
     return jnp.where(usable(x), x, ABSENT)
 
 
-def _put(array: Array, values: Array, start: Array) -> Array:
-    return jax.lax.dynamic_update_slice_in_dim(array, values, start, 0)
+def _nodes(level: Array) -> Array:
+    return jax.lax.shift_left(jnp.ones_like(level), level)
+
+
+def _follow(values: Array, leaf: Array, change: Array) -> Array:
+    """Return the values of the leaves, that of one leaf in each tree changed."""
+
+    def add(tree: Array, values: Array) -> Array:
+        place = tree, at(leaf, tree)
+        new = (at(values, *place) + change)[None, None]
+        return jax.lax.dynamic_update_slice(values, new, place, allow_negative_indices=False)
+
+    return jax.lax.fori_loop(0, len(leaf), add, values)
 
 
 def _added(histogram: Array, node: Array, bins: Array, sums: Array) -> Array:
     """Return the histogram with the sums of each row added, in each column at the row's bin."""
-    _, count, columns, channels = histogram.shape
-    first = node[:, None] * count * columns + jnp.arange(columns, dtype=jnp.int32)[None, :]
-    at = (first + bins * columns).ravel()
-    many = jnp.broadcast_to(sums[:, None], (*bins.shape, channels)).reshape(-1, channels)
-    flat = histogram.reshape(-1, channels).at[at].add(many, mode="promise_in_bounds")
-    return flat.reshape(histogram.shape)
+    columns, zero = histogram.shape[2], jnp.zeros((), jnp.int32)
+
+    def add_row(i: Array, histogram: Array) -> Array:
+        new = at(sums, i)[None, None, None]
+        for j in range(columns):
+            place = at(node, i), at(bins, i, jnp.int32(j)), jnp.int32(j), zero
+            old = jax.lax.dynamic_slice(histogram, place, new.shape, allow_negative_indices=False)
+            histogram = jax.lax.dynamic_update_slice(
+                histogram, old + new, place, allow_negative_indices=False
+            )
+        return histogram
+
+    return jax.lax.fori_loop(0, len(node), add_row, histogram)
 
 
 def _drawn(gains: Array, varies: Array, count: int, words: Array, drawn: Array) -> Array:
@@ -355,9 +390,19 @@ def _drawn(gains: Array, varies: Array, count: int, words: Array, drawn: Array) 
 
     Columns that do not vary come last.
     """
-    best = jax.lax.top_k(gains, count // 2)[1]
+    best = _largest(gains, count // 2)
     key, t = jax.random.wrap_key_data(words), (drawn.astype(jnp.uint32), jnp.uint32(0))
     chance = draws.uniform(key, t, len(gains), gains.dtype)
-    chance = jnp.where(varies, chance, -1).at[best].set(-2)
-    others = jax.lax.top_k(chance, count - count // 2)[1]
-    return jnp.concatenate([best, others]).astype(jnp.int32)
+    numbers = jnp.arange(len(gains), dtype=jnp.int32)
+    among_best = jnp.any(numbers == best[:, None], axis=0)
+    chance = jnp.where(among_best, -2, jnp.where(varies, chance, -1))
+    return jnp.concatenate([best, _largest(chance, count - count // 2)])
+
+
+def _largest(values: Array, count: int) -> Array:
+    """Return the numbers of the largest values, largest first; of equal ones the first."""
+    numbers = jnp.arange(len(values), dtype=jnp.int32)
+    equal = (values[:, None] == values) & (numbers[:, None] < numbers)
+    rank = jnp.sum((values[:, None] > values) | equal, axis=0, dtype=jnp.int32)
+    at_rank = rank == jnp.arange(count, dtype=jnp.int32)[:, None]
+    return jnp.sum(jnp.where(at_rank, numbers, 0), axis=1, dtype=jnp.int32)

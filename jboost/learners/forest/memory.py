@@ -43,10 +43,14 @@ class Ring(NamedTuple):
     def rows(self, start: Array, count: int, tree: Array) -> "Ring":
         """Return the rows of some neighbouring places; ``leaf`` is that of one tree alone."""
         slices = jax.tree.map(
-            lambda array: jax.lax.dynamic_slice_in_dim(array, start, count), self._replace(leaf=())
+            lambda array: places.rows(array, start, count), self._replace(leaf=())
         )
-        leaf = jax.lax.dynamic_slice(self.leaf, (tree, start), (1, count))[0]
-        return slices._replace(leaf=leaf)
+        return slices._replace(leaf=self.leaves(start, count, tree))
+
+    def leaves(self, start: Array, count: int, tree: Array) -> Array:
+        """Return the leaves in one tree of the rows of some neighbouring places."""
+        starts, sizes = (tree, start), (1, count)
+        return jax.lax.dynamic_slice(self.leaf, starts, sizes, allow_negative_indices=False)[0]
 
 
 class Growth(NamedTuple):

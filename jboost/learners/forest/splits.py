@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jboost.core.places import at
+
 CLEARLY = 1.0001  # times the gain: by so much it must be better that missing values go right
 LARGEST_GAIN = 1e30  # sums of absurd targets overflow when they are squared
 
@@ -34,9 +36,7 @@ def best_splits(histograms: Array, ridge: Array, least: Array) -> Split:
         0 holds the missing values.
     """
     nodes, bins, columns, _ = histograms.shape
-    until = jnp.tril(jnp.ones((bins, bins), histograms.dtype))
-    below = jnp.matmul(until, histograms.reshape(nodes, bins, columns * 3))
-    below = below.reshape(histograms.shape)
+    below = _summed_up(histograms)
     total, absent = below[:, -1, 0], histograms[:, 0]
 
     def best(left: Array, among: Array) -> tuple[Array, Array]:
@@ -57,13 +57,25 @@ def best_splits(histograms: Array, ridge: Array, least: Array) -> Split:
     gain = jnp.where(missing > 0, other[0], gain)
     split = jnp.where(missing > 0, other[1], split)
 
-    node, number, column = jnp.arange(nodes, dtype=jnp.int32), split // columns, split % columns
+    node = jnp.arange(nodes, dtype=jnp.int32)
+    number, column = jax.lax.div(split, jnp.int32(columns)), jax.lax.rem(split, jnp.int32(columns))
     right = missing[:, None].astype(gain.dtype)
-    left = below[node, number, column] - right * absent[node, column]
+    left = at(below, node, number, column) - right * at(absent, node, column)
     splits = gain > 0
     left = jnp.where(splits[:, None], left, total)
     sums = jnp.stack([left, total - left], axis=1)
     return Split(column, jnp.where(splits, number, bins - 1), missing, gain, sums)
+
+
+def _summed_up(histograms: Array) -> Array:
+    """Return, for each bin, the sums of all bins up to it."""
+
+    def add(i: Array, sums: Array) -> Array:
+        two = jax.lax.dynamic_slice_in_dim(sums, i, 2, axis=1, allow_negative_indices=False)
+        new = two[:, :1] + two[:, 1:]
+        return jax.lax.dynamic_update_slice_in_dim(sums, new, i + 1, axis=1)
+
+    return jax.lax.fori_loop(0, histograms.shape[1] - 1, add, histograms)
 
 
 def _gains(left: Array, total: Array, ridge: Array, least: Array) -> Array:

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import DTypeLike
 
+from jboost.core.places import at
+
 # A state is finite: usable numbers lie within 1e15, and these stand for what is not one.
 BEYOND = 1e30  # above all numbers
 ABSENT = -1e30  # a missing entry, below all numbers
@@ -33,28 +35,28 @@ class Trees(NamedTuple):
 def children(node: Array, codes: Array, thresholds: Array, values: Array) -> Array:
     """Return the child of each node to which a value of its column belongs."""
     above = (values > thresholds).astype(jnp.int32)
-    right = jnp.where(values == ABSENT, codes % 2, above)
+    right = jnp.where(values == ABSENT, codes & 1, above)
     return 2 * node + 1 + right
 
 
 def leaves(trees: Trees, x: Array) -> Array:
     """Return the number of the leaf to which x belongs, in each tree."""
     count, nodes = trees.thresholds.shape
-    roots = jnp.arange(count, dtype=jnp.int32) * nodes  # among the nodes of all trees
-    codes, thresholds = trees.codes.ravel(), trees.thresholds.ravel()
+    tree = jnp.arange(count, dtype=jnp.int32)
 
-    node = jnp.zeros(count, jnp.int32)
-    for _ in range(nodes.bit_length()):  # not a loop of JAX's: the compiler walks only once then
-        code = codes[roots + node]
-        node = children(node, code, thresholds[roots + node], x[code // 2])
-    return node - nodes
+    def down(_: Array, node: Array) -> Array:
+        code = at(trees.codes, tree, node)
+        return children(node, code, at(trees.thresholds, tree, node), at(x, code >> 1))
+
+    start = jnp.zeros(count, jnp.int32)
+    return jax.lax.fori_loop(0, nodes.bit_length(), down, start) - nodes
 
 
 def node_of(tree: Trees, x: Array, depth: Array) -> Array:
     """Return the node of one tree that x reaches after ``depth`` steps down."""
 
     def down(_: Array, node: Array) -> Array:
-        code = tree.codes[node]
-        return children(node, code, tree.thresholds[node], x[code // 2])
+        code = at(tree.codes, node)
+        return children(node, code, at(tree.thresholds, node), at(x, code >> 1))
 
     return jax.lax.fori_loop(0, depth, down, jnp.zeros((), jnp.int32))
