@@ -23,6 +23,7 @@ LARGEST_SUM = 24  # columns; beyond, a matrix product is faster in every layout
 SMALLEST_COLUMN = 12  # entries
 LARGEST_TRIANGLE = 64  # entries of a running sum; beyond, cumsum is faster than a masked triangle
 
+LARGEST_CHOICE = 128  # columns; beyond, all copies are changed in one pass where none needs it
 AT_ONCE = 4  # columns of a matrix that a step of a matrix product takes
 
 _Tree = TypeVar("_Tree")
@@ -78,9 +79,12 @@ def matmul(A: Array, B: Array) -> Array:
 def where_needed(needed: Array, f: Callable[..., _Tree], *operands: _Tree) -> _Tree:
     """Return ``f(*operands)``, which must be ``operands[0]`` where it is not needed.
 
-    A kernel computes it only where at least one of the copies needs it.
+    A kernel computes it only where at least one of the copies needs it. For large matrices it
+    always does: there a pass over them takes longer than the work, and a change that is left out
+    now and then could not be made in the same pass as others.
     """
-    if surroundings() == "anywhere":
+    large = any(jnp.shape(leaf)[-1:] > (LARGEST_CHOICE,) for leaf in jax.tree.leaves(operands[0]))
+    if large or surroundings() in ("anywhere", "stages"):
         return f(*operands)
 
     @jax.custom_batching.custom_vmap

@@ -12,7 +12,9 @@ from contextvars import ContextVar
 from typing import Any, Literal, TypeVar
 
 import jax
+from jax.core import Tracer, eval_jaxpr
 from jax.experimental.xla_metadata import set_xla_metadata
+from jax.interpreters.partial_eval import dce_jaxpr_consts
 
 Surroundings = Literal["anywhere", "stages", "kernel", "side by side"]
 """Anywhere; in a loop whose stages are kernels; inside a kernel, which nothing differentiates; or
@@ -45,14 +47,33 @@ def stage(compute: Callable[[], _Result]) -> _Result:
     """Return ``compute()``, computed as a stage of a step.
 
     Nothing of it is computed a second time where its results are used: the compiler works on each
-    stage by itself. ``compute`` takes no arguments, so the values that it uses are just those that
-    the stage is handed. A kernel that is handed a value it does not use aborts the process.
+    stage by itself. ``compute`` takes no arguments, but uses values that were computed before.
     """
-    where = surroundings()
-    if where == "stages":
+    if surroundings() == "stages":
         with written_for("kernel"):
-            return as_kernel(jax.jit(compute)())
-    if where == "kernel":
-        apart: Any = set_xla_metadata(jax.jit(compute)(), inlineable="false")
+            return as_kernel(_apart(compute))
+    if surroundings() == "kernel":
+        apart: Any = set_xla_metadata(_apart(compute), inlineable="false")
         return apart
     return compute()
+
+
+def _apart(compute: Callable[[], Any]) -> Any:
+    """Return ``compute()`` as a compiled call.
+
+    The call is handed only the values that its results depend on. XLA aborts the process over a
+    kernel that is handed others.
+    """
+    program, shapes = jax.make_jaxpr(compute, return_shape=True)()
+    leaves, structure = jax.tree.flatten(shapes)
+    needed, used, _ = dce_jaxpr_consts(program.jaxpr, [True] * len(leaves), instantiate=False)
+    values = [value for value, is_used in zip(program.consts, used, strict=True) if is_used]
+    moving = [isinstance(value, Tracer) for value in values]
+
+    def run(operands: list[Any]) -> list[Any]:
+        rest = iter(operands)
+        consts = [next(rest) if moves else v for v, moves in zip(values, moving, strict=True)]
+        return eval_jaxpr(needed, consts)
+
+    operands = [value for value, moves in zip(values, moving, strict=True) if moves]
+    return structure.unflatten(jax.jit(run)(operands))
