@@ -50,7 +50,7 @@ class Size(NamedTuple):
 # experiments/bench/accuracy.py and auto_streams.py measure what these settings give.
 SIZES = {
     "small": Size(60, (0.9995, 0.9995, 0.998, 0.99), True, 0, None, None),
-    "medium": Size(150, (0.9995, 0.998, 0.99), False, 200, Replay(), BoostedTrees()),
+    "medium": Size(100, (0.9995, 0.998, 0.99), False, 150, Replay(), BoostedTrees()),
     "large": Size(
         300, (0.9995, 0.998), False, 400,
         Replay(Rectified((128, 64)), rows=16384, decay=0.03),

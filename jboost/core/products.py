@@ -64,7 +64,7 @@ def matmul(A: Array, B: Array) -> Array:
 
     def add(C: Array, columns: Array, rows: Array) -> Array:
         for a, b in zip(columns, rows, strict=True):
-            C = C + a[:, None] * b
+            C = C + a[:, None] * b[None]
         return C
 
     def add_next(i: Array, C: Array) -> Array:
@@ -166,7 +166,7 @@ def sums_before(x: Array) -> Array:
 def entry(A: Array, j: Array) -> Array:
     """Return entry j of a vector, or column j of a matrix, for a traced j."""
     if not _summed(A):
-        if A.ndim > 1 and A.shape[0] > LARGEST_SUM:
+        if surroundings() == "kernel" and A.ndim > 1 and A.shape[0] > LARGEST_SUM:
             # Fused with an update of A, the read would keep that from happening in place.
             return stage(lambda: _column(A, j))
         return _column(A, j)

@@ -108,13 +108,13 @@ class Rectified(Network):
         *layers, top = params
         hs = [xs]  # what each layer sees
         for layer in layers:
-            hs.append(jnp.maximum(matmul(hs[-1], layer["W"]) + layer["b"], 0))
-        y = jnp.sum(hs[-1] * top["W"][:, 0], axis=1) + top["b"]
+            hs.append(jnp.maximum(matmul(hs[-1], layer["W"]) + layer["b"][None], 0))
+        y = jnp.sum(hs[-1] * top["W"][:, 0][None], axis=1) + top["b"]
 
         def gradients(weights: Array) -> Params:
             last = jnp.sum(hs[-1] * weights[:, None], axis=0)[:, None]
             found = [{"W": last, "b": jnp.sum(weights, keepdims=True)}]
-            c = weights[:, None] * top["W"][:, 0]  # of what the layers put out
+            c = weights[:, None] * top["W"][:, 0][None]  # of what the layers put out
             for i in reversed(range(len(layers))):
                 c = jnp.where(hs[i + 1] > 0, c, 0)
                 found.append({"W": matmul(hs[i].T, c), "b": jnp.sum(c, axis=0)})

@@ -155,7 +155,7 @@ def test_a_large_state_runs_plain():
 def test_it_can_be_switched_off(plain):
     xs, ds = data()
     jb.run(jb.SGD(0.1), xs, ds)
-    assert engine.last()[:2] == (False, "the fast form is switched off")
+    assert engine.last()[:2] == ("plain", "the fast form is switched off")
     with pytest.raises(ValueError, match="form must be one of 'auto', 'plain'; got 'fast'"):
         engine.use("fast")
 

@@ -317,7 +317,7 @@ class BoostedTrees(Learner):
                 put_rows(tree.thresholds, threshold, first),
                 put_rows(tree.values, values.ravel(), 2 * i),
             )
-            chosen = column[:, None] == jnp.arange(len(gains), dtype=jnp.int32)
+            chosen = column[:, None] == jnp.arange(len(gains), dtype=jnp.int32)[None]
             return tree, gains + jnp.sum(jnp.where(chosen, best.gain[:, None], 0), axis=0)
 
         def clear(i: Array, histogram: Array) -> Array:
@@ -394,7 +394,7 @@ def _drawn(gains: Array, varies: Array, count: int, words: Array, drawn: Array) 
     key, t = jax.random.wrap_key_data(words), (drawn.astype(jnp.uint32), jnp.uint32(0))
     chance = draws.uniform(key, t, len(gains), gains.dtype)
     numbers = jnp.arange(len(gains), dtype=jnp.int32)
-    among_best = jnp.any(numbers == best[:, None], axis=0)
+    among_best = jnp.any(numbers[None] == best[:, None], axis=0)
     chance = jnp.where(among_best, -2, jnp.where(varies, chance, -1))
     return jnp.concatenate([best, _largest(chance, count - count // 2)])
 
@@ -402,7 +402,7 @@ def _drawn(gains: Array, varies: Array, count: int, words: Array, drawn: Array) 
 def _largest(values: Array, count: int) -> Array:
     """Return the numbers of the largest values, largest first; of equal ones the first."""
     numbers = jnp.arange(len(values), dtype=jnp.int32)
-    equal = (values[:, None] == values) & (numbers[:, None] < numbers)
-    rank = jnp.sum((values[:, None] > values) | equal, axis=0, dtype=jnp.int32)
-    at_rank = rank == jnp.arange(count, dtype=jnp.int32)[:, None]
-    return jnp.sum(jnp.where(at_rank, numbers, 0), axis=1, dtype=jnp.int32)
+    equal = (values[:, None] == values[None]) & (numbers[:, None] < numbers[None])
+    rank = jnp.sum((values[:, None] > values[None]) | equal, axis=0, dtype=jnp.int32)
+    at_rank = rank[None] == jnp.arange(count, dtype=jnp.int32)[:, None]
+    return jnp.sum(jnp.where(at_rank, numbers[None], 0), axis=1, dtype=jnp.int32)
