@@ -72,7 +72,8 @@ def matmul(A: Array, B: Array) -> Array:
 
     count = B.shape[0] // AT_ONCE
     C = jnp.zeros((A.shape[0], B.shape[1]), B.dtype)
-    C = jax.lax.fori_loop(0, count, add_next, C)
+    if count:
+        C = jax.lax.fori_loop(0, count, add_next, C)
     return add(C, A.T[count * AT_ONCE :], B[count * AT_ONCE :])
 
 

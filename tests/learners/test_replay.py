@@ -9,6 +9,8 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import jboost as jb
+from jboost.core import Network
+from jboost.core.surroundings import written_for
 from jboost.learners.networks import Function, Rectified, unravelled
 
 KEY = jax.random.key(3)
@@ -25,7 +27,7 @@ def forward(layers, x):
     """Return f(x) and, for each layer, its input and what its units were before the cut at 0."""
     inputs, sums = [x], []
     for W, b in layers:
-        sums.append(W @ inputs[-1] + b)
+        sums.append(W.T @ inputs[-1] + b)
         inputs.append(np.maximum(sums[-1], 0))
     return sums[-1][0], inputs, sums
 
@@ -36,9 +38,9 @@ def slopes(layers, x, factor):
     back, found = np.array([factor]), []
     for n in reversed(range(len(layers))):
         if n < len(layers) - 1:
-            back = back * (1 + np.sign(sums[n])) / 2  # JAX takes half of both slopes at 0
-        found.insert(0, [np.outer(back, inputs[n]), back])
-        back = layers[n][0].T @ back
+            back = back * (sums[n] > 0)
+        found.insert(0, [np.outer(inputs[n], back), back])
+        back = layers[n][0] @ back
     return found
 
 
@@ -165,13 +167,29 @@ def test_rectified_starts_as_it_says(x64):
 
 def test_rectified_by_hand(x64):
     params = [
-        {"W": jnp.array([[1.0, -1.0], [2.0, 0.5]]), "b": jnp.array([0.5, -4.0])},
-        {"W": jnp.array([[3.0, 5.0]]), "b": jnp.array([-1.0])},
+        {"W": jnp.array([[1.0, 2.0], [-1.0, 0.5]]), "b": jnp.array([0.5, -4.0])},
+        {"W": jnp.array([[3.0], [5.0]]), "b": jnp.array([-1.0])},
     ]
     # h = (max(0, 1 + 0.5 + 0.5), max(0, 2 − 0.25 − 4)) = (2, 0)
     assert float(Rectified((2,)).apply(params, jnp.array([1.0, -0.5]))) == 3 * 2 - 1
     theta, _ = ravel_pytree(params)
     chex.assert_trees_all_equal(unravelled(Rectified((2,)), theta, 2), params)
+
+
+@pytest.mark.parametrize("surroundings", ["anywhere", "kernel"])
+@pytest.mark.parametrize("width", [2, 4, 9])  # a kernel takes four columns at once
+def test_the_gradients_of_rows_are_those_of_autodiff(x64, surroundings, width):
+    network, rng = Rectified((5, 3)), np.random.default_rng(width)
+    # Without constants a unit may lie at 0 exactly, where the slope is a matter of taste.
+    start = network.init(width, jnp.float64, KEY)
+    params = jax.tree.map(lambda leaf: leaf + 0.1 * rng.normal(size=leaf.shape), start)
+    xs, weights = rng.normal(size=(6, width)), jnp.asarray(rng.normal(size=6))
+    with written_for(surroundings):
+        ys, gradients = network.apply_to_rows(params, jnp.asarray(xs))
+        found = gradients(weights)
+    general, pull = Network.apply_to_rows(network, params, jnp.asarray(xs))
+    np.testing.assert_allclose(ys, general, rtol=1e-12)
+    chex.assert_trees_all_close(found, pull(weights), rtol=1e-10)
 
 
 @pytest.mark.parametrize("hidden", [(), 5, (3, 0), (2.5,), "64"])

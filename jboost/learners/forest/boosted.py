@@ -361,7 +361,7 @@ def _follow(values: Array, leaf: Array, change: Array) -> Array:
     """Return the values of the leaves, that of one leaf in each tree changed."""
 
     def add(tree: Array, values: Array) -> Array:
-        place = tree, at(leaf, tree)
+        place = tree.astype(leaf.dtype), at(leaf, tree)
         new = (at(values, *place) + change)[None, None]
         return jax.lax.dynamic_update_slice(values, new, place, allow_negative_indices=False)
 
