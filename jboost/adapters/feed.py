@@ -205,8 +205,8 @@ def _begin(key: Key, model: Learner, num_features: int, state: State) -> tuple[S
     rows = min(max(fitting // CHUNK * CHUNK, QUEUE), LONGEST_BLOCK)
     block = jax.ShapeDtypeStruct((rows + 1, num_features + 2), dtype)
 
-    def by_steps(layout: Layout) -> bool:
-        return bool(layout.walks) or not model.takes_missing
+    def by_steps(form: Form) -> bool:
+        return form == "kernel" or not model.takes_missing
 
     def packed(layout: Layout) -> tuple[SplitPacking, Packed]:
         packing = SplitPacking.of(jax.eval_shape(functools.partial(lay_out, layout), *both))
@@ -214,7 +214,7 @@ def _begin(key: Key, model: Learner, num_features: int, state: State) -> tuple[S
 
     def trace(form: Form, layout: Layout) -> Any:
         packing, arrays = packed(layout)
-        program = programs.program(packing, generator, form, by_steps(layout))
+        program = programs.program(packing, generator, form, by_steps(form))
         return program.trace(arrays, words, block)
 
     def make() -> Plan:
@@ -222,7 +222,7 @@ def _begin(key: Key, model: Learner, num_features: int, state: State) -> tuple[S
 
     plan = _plans.get(None, both, (generator, num_features, dtype), make)
     packing, arrays = packed(plan.layout)
-    program = programs.program(packing, generator, plan.form, by_steps(plan.layout))
+    program = programs.program(packing, generator, plan.form, by_steps(plan.form))
     largest = float(jnp.finfo(dtype).max)
     fixed = key, model, num_features, dtype, largest, plan.layout, packing, words, program, rows
     return Setup(*fixed), (arrays, ())

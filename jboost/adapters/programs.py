@@ -66,7 +66,7 @@ def program(packing: SplitPacking, generator: str | None, form: Form, by_steps: 
       generator: the name of the key's random generator; None if learning draws nothing.
       form: the form in which it is compiled; see :mod:`jboost.engine.plan`.
       by_steps: whether an x is predicted by a step without a target. It takes longer, but rounds as
-        a run does also where copies of a learner are computed as one, and inputs were cleaned.
+        a run does also in a kernel, and where inputs were cleaned.
     """
 
     def run(packed: Packed, words: Array | None, block: Array) -> tuple[Packed, Array]:
