@@ -16,7 +16,7 @@ from jax import Array
 
 from jboost.core import places
 from jboost.core.numerics import HIGHEST, root
-from jboost.core.surroundings import stage, surroundings
+from jboost.core.surroundings import surroundings
 
 LARGEST_SUM = 24  # columns; beyond, a matrix product is faster in every layout
 # To find a shorter column in every copy takes less than to see whether all copies agree on it.
@@ -167,9 +167,6 @@ def sums_before(x: Array) -> Array:
 def entry(A: Array, j: Array) -> Array:
     """Return entry j of a vector, or column j of a matrix, for a traced j."""
     if not _summed(A):
-        if surroundings() == "kernel" and A.ndim > 1 and A.shape[0] > LARGEST_SUM:
-            # Fused with an update of A, the read would keep that from happening in place.
-            return stage(lambda: _column(A, j))
         return _column(A, j)
     return _column_by_mask(A, j) if A.shape[-1] < SMALLEST_COLUMN else _column_of_copies(A, j)
 

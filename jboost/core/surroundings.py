@@ -53,8 +53,7 @@ def stage(compute: Callable[[], _Result]) -> _Result:
         with written_for("kernel"):
             return as_kernel(_apart(compute))
     if surroundings() == "kernel":
-        apart: Any = set_xla_metadata(_apart(compute), inlineable="false")
-        return apart
+        return as_kernel(_apart(compute))
     return compute()
 
 

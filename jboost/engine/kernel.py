@@ -19,8 +19,12 @@ from jax.typing import ArrayLike
 from jboost.core import Key
 from jboost.core.surroundings import as_kernel, written_for
 
-# Without this option XLA puts fusions into the call that it cannot compile there.
-OPTIONS: dict[str, Any] = {"xla_cpu_experimental_ynn_fusion_type": ""}
+# Without these options XLA puts fusions into the call that it cannot compile there, and divides work
+# on large arrays between cores, which it cannot do there either.
+OPTIONS: dict[str, Any] = {
+    "xla_cpu_experimental_ynn_fusion_type": "",
+    "xla_cpu_multi_thread_eigen": False,
+}
 
 # At XLA's own level, 3, short loops over the copies are unrolled before they become vector code,
 # and work on one number at a time. Measured with m = 20, one kernel, µs a step at levels 3 and 2:

@@ -26,6 +26,8 @@ from jboost.engine.plan import bytes_of
 CHUNK = 32  # rows; a longer chunk wastes more at the end, a shorter one costs time at each start
 LONGEST = 65536  # rows of a piece
 LARGEST = 2**21  # bytes of the rows of a piece and of their trace
+# XLA divides work on arrays of this size between cores, which it cannot do inside a kernel.
+DIVIDED = 2**19  # bytes
 ALIGNMENT = 64  # bytes; a program reads an array of NumPy in place if it begins at a multiple
 CALLS = 16  # a piece takes about as long as so many calls of the program by themselves
 
@@ -55,12 +57,14 @@ def length(
 ) -> int:
     """Return the rows of a piece: a power of two, such that a call costs little beside it."""
     bytes_of_a_row = (math.prod(xs.shape[1:]) + 2 * math.prod(ds.shape[1:])) * xs.dtype.itemsize
+    widest = math.prod(ds.shape[1:]) * xs.dtype.itemsize  # bytes of a row of the widest trace
     if observe is not None:
         row = [jax.ShapeDtypeStruct(a.shape[1:], xs.dtype) for a in (xs, ds)]
         one_step = partial(step, model, key=key, observe=observe)
         _, trace = jax.eval_shape(one_step, state, *row)
-        bytes_of_a_row += sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(trace))
-    rows = min(LONGEST, LARGEST // bytes_of_a_row)
+        traced = [a.size * a.dtype.itemsize for a in jax.tree.leaves(trace)]
+        bytes_of_a_row, widest = bytes_of_a_row + sum(traced), max(traced)
+    rows = min(LONGEST, LARGEST // bytes_of_a_row, (DIVIDED - 1) // widest)
     return 2 ** int(np.log2(max(rows, CHUNK)))
 
 
