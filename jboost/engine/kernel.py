@@ -19,8 +19,8 @@ from jax.typing import ArrayLike
 from jboost.core import Key
 from jboost.core.surroundings import as_kernel, written_for
 
-# Without these options XLA puts fusions into the call that it cannot compile there, and divides work
-# on large arrays between cores, which it cannot do there either.
+# Without these options XLA puts fusions into the call that it cannot compile there, and divides
+# work on large arrays between cores, which it cannot do there either.
 OPTIONS: dict[str, Any] = {
     "xla_cpu_experimental_ynn_fusion_type": "",
     "xla_cpu_multi_thread_eigen": False,
