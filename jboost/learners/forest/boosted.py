@@ -23,7 +23,6 @@ from jboost.core import (
     Number,
     Sample,
     checks,
-    draws,
     model,
     places,
     static,
@@ -32,9 +31,19 @@ from jboost.core.numerics import dtype_of, usable
 from jboost.core.places import at, put_rows, rows
 from jboost.core.surroundings import stage
 from jboost.learners.forest.bins import bins_of, edges_of
+from jboost.learners.forest.columns import drawn_columns
+from jboost.learners.forest.histograms import with_rows
 from jboost.learners.forest.memory import Growth, Ring, Schedule
 from jboost.learners.forest.splits import best_splits
-from jboost.learners.forest.trees import ABSENT, BEYOND, Trees, children, leaves, node_of
+from jboost.learners.forest.trees import (
+    ABSENT,
+    BEYOND,
+    Trees,
+    children,
+    followed,
+    leaves,
+    node_of,
+)
 
 START = 32  # rows before the first tree is grown
 LONGEST_WAIT = 2048  # rows between two times at which columns are cut; at first it doubles
@@ -199,7 +208,7 @@ class BoostedTrees(Learner):
         early = schedule.filled < START
         mu = jnp.asarray(self.follow, d.dtype) * jnp.minimum(weight, 1) / self.trees
         change = jnp.where(counts & ~early, mu * (d - y), 0)
-        trees = trees._replace(values=_follow(trees.values, leaf, change))
+        trees = trees._replace(values=followed(trees.values, leaf, change))
         share = 1 / (schedule.filled + 1).astype(d.dtype)
         mean = state.mean + jnp.where(counts & early, share * (d - state.mean), 0)
 
@@ -288,7 +297,7 @@ class BoostedTrees(Learner):
         bins = rows.bins
         if len(growth.columns) < bins.shape[1]:
             bins = at(bins.T, growth.columns).T
-        histogram = _added(growth.histogram, number, bins.astype(jnp.int32), sums)
+        histogram = with_rows(growth.histogram, number, bins.astype(jnp.int32), sums)
         place = jnp.where(grows, start + size, start)
         growth = growth._replace(histogram=histogram, place=place)
         all_seen = grows & (place >= state.schedule.filled)
@@ -336,7 +345,7 @@ class BoostedTrees(Learner):
         columns = growth.columns
         if len(columns) < len(gains):
             varies = jnp.max(state.edges, axis=1) > ABSENT
-            draw = lambda: _drawn(gains, varies, len(columns), state.words, drawn)  # noqa: E731
+            draw = lambda: drawn_columns(gains, varies, len(columns), state.words, drawn)  # noqa: E731
             columns = jax.lax.cond(ends, draw, lambda: columns)
         growth = Growth(
             tree, histogram, columns,
@@ -355,54 +364,3 @@ def _or_absent(x: ArrayLike, state: TreesState) -> Array:
 
 def _nodes(level: Array) -> Array:
     return jax.lax.shift_left(jnp.ones_like(level), level)
-
-
-def _follow(values: Array, leaf: Array, change: Array) -> Array:
-    """Return the values of the leaves, that of one leaf in each tree changed."""
-
-    def add(tree: Array, values: Array) -> Array:
-        place = tree.astype(leaf.dtype), at(leaf, tree)
-        new = (at(values, *place) + change)[None, None]
-        return jax.lax.dynamic_update_slice(values, new, place, allow_negative_indices=False)
-
-    return jax.lax.fori_loop(0, len(leaf), add, values)
-
-
-def _added(histogram: Array, node: Array, bins: Array, sums: Array) -> Array:
-    """Return the histogram with the sums of each row added, in each column at the row's bin."""
-    columns, zero = histogram.shape[2], jnp.zeros((), jnp.int32)
-
-    def add_row(i: Array, histogram: Array) -> Array:
-        new = at(sums, i)[None, None, None]
-        for j in range(columns):
-            place = at(node, i), at(bins, i, jnp.int32(j)), jnp.int32(j), zero
-            old = jax.lax.dynamic_slice(histogram, place, new.shape, allow_negative_indices=False)
-            histogram = jax.lax.dynamic_update_slice(
-                histogram, old + new, place, allow_negative_indices=False
-            )
-        return histogram
-
-    return jax.lax.fori_loop(0, len(node), add_row, histogram)
-
-
-def _drawn(gains: Array, varies: Array, count: int, words: Array, drawn: Array) -> Array:
-    """Return the columns of the next tree: half of them by their gain, half at random.
-
-    Columns that do not vary come last.
-    """
-    best = _largest(gains, count // 2)
-    key, t = jax.random.wrap_key_data(words), (drawn.astype(jnp.uint32), jnp.uint32(0))
-    chance = draws.uniform(key, t, len(gains), gains.dtype)
-    numbers = jnp.arange(len(gains), dtype=jnp.int32)
-    among_best = jnp.any(numbers[None] == best[:, None], axis=0)
-    chance = jnp.where(among_best, -2, jnp.where(varies, chance, -1))
-    return jnp.concatenate([best, _largest(chance, count - count // 2)])
-
-
-def _largest(values: Array, count: int) -> Array:
-    """Return the numbers of the largest values, largest first; of equal ones the first."""
-    numbers = jnp.arange(len(values), dtype=jnp.int32)
-    equal = (values[:, None] == values[None]) & (numbers[:, None] < numbers[None])
-    rank = jnp.sum((values[:, None] > values[None]) | equal, axis=0, dtype=jnp.int32)
-    at_rank = rank[None] == jnp.arange(count, dtype=jnp.int32)[:, None]
-    return jnp.sum(jnp.where(at_rank, numbers[None], 0), axis=1, dtype=jnp.int32)

@@ -60,3 +60,14 @@ def node_of(tree: Trees, x: Array, depth: Array) -> Array:
         return children(node, code, at(tree.thresholds, node), at(x, code >> 1))
 
     return jax.lax.fori_loop(0, depth, down, jnp.zeros((), jnp.int32))
+
+
+def followed(values: Array, leaf: Array, change: Array) -> Array:
+    """Return the values of the leaves, that of one leaf in each tree changed."""
+
+    def add(tree: Array, values: Array) -> Array:
+        place = tree.astype(leaf.dtype), at(leaf, tree)
+        new = (at(values, *place) + change)[None, None]
+        return jax.lax.dynamic_update_slice(values, new, place, allow_negative_indices=False)
+
+    return jax.lax.fori_loop(0, len(leaf), add, values)
