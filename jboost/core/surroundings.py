@@ -17,8 +17,8 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from jax.interpreters.partial_eval import dce_jaxpr_consts
 
 Surroundings = Literal["anywhere", "stages", "kernel", "side by side"]
-"""Anywhere; in a loop whose stages are kernels; inside a kernel, which nothing differentiates; or
-inside it with the copies of a learner side by side."""
+"""Anywhere; in a loop whose stages are kernels; inside a kernel; or inside it with the copies of a
+learner side by side."""
 _surroundings: ContextVar[Surroundings] = ContextVar("surroundings", default="anywhere")
 _Result = TypeVar("_Result")
 
@@ -49,12 +49,10 @@ def stage(compute: Callable[[], _Result]) -> _Result:
     Nothing of it is computed a second time where its results are used: the compiler works on each
     stage by itself. ``compute`` takes no arguments, but uses values that were computed before.
     """
-    if surroundings() == "stages":
-        with written_for("kernel"):
-            return as_kernel(_apart(compute))
-    if surroundings() == "kernel":
+    if surroundings() not in ("stages", "kernel"):
+        return compute()
+    with written_for("kernel"):
         return as_kernel(_apart(compute))
-    return compute()
 
 
 def _apart(compute: Callable[[], Any]) -> Any:

@@ -29,7 +29,6 @@ LARGEST = 2**21  # bytes of the rows of a piece and of their trace
 # XLA divides work on arrays of this size between cores, which it cannot do inside a kernel.
 DIVIDED = 2**19  # bytes
 ALIGNMENT = 64  # bytes; a program reads an array of NumPy in place if it begins at a multiple
-CALLS = 16  # a piece takes about as long as so many calls of the program by themselves
 
 
 class PieceTrace(NamedTuple):
