@@ -33,6 +33,7 @@ from jboost.sweeps.jobs import example_state
 # Rows of the first block, and of the largest block of a slow model: first results come early, and
 # all come steadily. A quick model has longer blocks: a call of its program costs more beside them.
 FIRST_ROWS, MOST_ROWS = 256, 2048
+CALLS = 16  # its block takes about as long as so many calls by themselves
 
 DESCRIPTION = """\
 Learn a file row by row: predict the target, see the answer, learn from it.
@@ -230,7 +231,7 @@ def _stream(
 ) -> StreamRun:
     """Return the run over the source, which leaves the labels of each block in ``waiting``."""
     state = example_state(done.model, done.columns.width, "float32", jax.random.key(0))
-    most = max(MOST_ROWS, pieces.CALLS * pieces.samples_per_call(state))
+    most = max(MOST_ROWS, CALLS * pieces.samples_per_call(state))
 
     def blocks(position: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         with options.reading(args.file):

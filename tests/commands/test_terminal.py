@@ -188,7 +188,7 @@ def test_a_block_is_the_same_block_in_a_run_that_goes_on(folder: Path, monkeypat
     """Errors are added up block by block: the blocks of a resumed run are those of a whole one."""
     monkeypatch.setattr(run_command, "FIRST_ROWS", 16)
     monkeypatch.setattr(run_command, "MOST_ROWS", 100)
-    monkeypatch.setattr(run_command.pieces, "CALLS", 0)
+    monkeypatch.setattr(run_command, "CALLS", 0)
     ends: list[int] = []
     line = run_command.outcome.live_line
 
