@@ -112,6 +112,8 @@ class Directory:
 
     def _append(self, names: Names, hashed: np.ndarray) -> None:
         """Give the next numbers to names that are not here, all different."""
+        if not len(names):
+            return
         numbers = np.arange(self.count, self.count + len(names))
         counts = words_of(names.lengths) + 1  # of words, with the first
         ends = self._used + np.cumsum(counts + _HEAD)
