@@ -28,7 +28,7 @@ from jboost.fleets.columns import Keys, names_of
 from jboost.fleets.directory import Directory
 from jboost.fleets.names import Name, Names, hashes
 from jboost.fleets.program import Program
-from jboost.fleets.shards import Kept, Settings, contents, read_shards, write_shards
+from jboost.fleets.shards import Columns, Kept, Settings, contents, read_shards, write_shards
 from jboost.fleets.state import FleetState, rows_per_shard
 from jboost.fleets.streams import Streams
 from jboost.running.run import checked_key, checked_stream, targets_of
@@ -222,7 +222,10 @@ class Fleet:
         words = np.asarray(self._program.spec.packed(states))
         return self._with_words(self.init(), column, words)
 
-    def save(self, folder: PathLike, state: FleetState, *, position: Any = None) -> None:
+    def save(
+        self, folder: PathLike, state: FleetState, *, position: Any = None,
+        columns: Columns | None = None,
+    ) -> None:  # fmt: skip
         """Keep a state in a folder, all or nothing; shards without changes are not written again.
 
         Args:
@@ -230,21 +233,31 @@ class Fleet:
           state: the state to keep.
           position: where the input stands, as anything that JSON can hold: it is kept with the
             state, and ``load(folder).position`` has it.
+          columns: arrays by name with a number for each stream, in the order of :meth:`names`, such
+            as sums of errors; ``load(folder).columns`` has them. A number may change only when its
+            stream has rows.
         """
         state = self._checked_state(state)
         path = checks.path("folder", folder)
         with state.streams.arrays.reading(state.version):
             self._kept[path] = write_shards(
-                path, self._settings(), state, position, self._kept.get(path)
+                path, self._settings(), state, position, columns or {}, self._kept.get(path)
             )
 
     def load(self, folder: PathLike) -> FleetState:
         """Return the state that :meth:`save` kept in a folder."""
         path, state = checks.path("folder", folder), self.init()
         kept, header = read_shards(path, self._settings())
-        for column, words in contents(path, kept, self.width):
-            state = self._with_words(state, column, words)
-        state = state.replace(rows=header["rows"], position=header["position"])
+        shards: list[Columns] = []
+        for names, words, columns in contents(path, kept, self.width):
+            state = self._with_words(state, names, words)
+            shards.append(columns)
+        joined = {
+            name: np.concatenate([columns[name] for columns in shards])
+            for name in (shards[0] if shards else ())
+        }
+        fields = {"rows": header["rows"], "position": header["position"], "columns": joined}
+        state = state.replace(**fields)
         if header["each"] == rows_per_shard(self.width):
             self._kept[path] = kept._replace(marks=state.marks)
         return state

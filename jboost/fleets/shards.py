@@ -14,7 +14,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +29,11 @@ from jboost.fleets.state import FleetState, rows_per_shard
 
 MANIFEST = "fleet.npz"
 _SHARD = re.compile(r"shard-\d{6,}-[ab]\.npz")
+_COLUMN = "column "  # how the names of columns begin
 _DIGEST = 64  # bytes at the end of an archive
+
+
+Columns = Mapping[str, np.ndarray]  # by name, a number of the caller's for each stream
 
 
 class Settings(NamedTuple):
@@ -55,9 +59,14 @@ class Kept(NamedTuple):
 
 
 def write_shards(
-    folder: str, settings: Settings, state: FleetState, position: Any, kept: Kept | None
-) -> Kept:
-    """Write a state, whose version the caller holds; ``kept`` is what this process wrote before."""
+    folder: str, settings: Settings, state: FleetState, position: Any, columns: Columns,
+    kept: Kept | None,
+) -> Kept:  # fmt: skip
+    """Write a state, whose version the caller holds; ``kept`` is what this process wrote before.
+
+    ``columns`` have a row for each stream. A row may differ from what is kept only if the stream
+    had rows since.
+    """
     os.makedirs(folder, exist_ok=True)
     try:
         header = {"position": json.loads(json.dumps(position, allow_nan=False))}
@@ -78,7 +87,7 @@ def write_shards(
             streams = np.arange(number * each, min((number + 1) * each, state.count))
             path = os.path.join(folder, name)
             with replacing(path) as file:
-                archive.write(file, {"shard": number}, _arrays(state, streams))
+                archive.write(file, {"shard": number}, _arrays(state, streams, columns))
             files.append((name, _digest(path)))
         header |= {"fleet": True, "rows": state.rows, "count": state.count, "each": each}
         header |= {"files": files} | settings.described()
@@ -93,12 +102,13 @@ def write_shards(
         return Kept(_digest(manifest), tuple(files), state.marks)
 
 
-def _arrays(state: FleetState, streams: np.ndarray) -> archive.Arrays:
+def _arrays(state: FleetState, streams: np.ndarray, columns: Columns) -> archive.Arrays:
     """Return what a shard of these streams holds."""
     names = state.directory.names(streams)
     long = b"".join(content for _, content in sorted(names.long.items()))
     words = state.streams.read(streams)
-    return {"names": names.words, "long": np.frombuffer(long, np.uint8), "words": words}
+    arrays = {"names": names.words, "long": np.frombuffer(long, np.uint8), "words": words}
+    return arrays | {f"{_COLUMN}{name}": values[streams] for name, values in columns.items()}
 
 
 def _files(folder: str) -> set[str] | None:
@@ -143,8 +153,8 @@ def read_shards(folder: str, settings: Settings) -> tuple[Kept, archive.Header]:
     return Kept(_digest(path), files, np.zeros(0, np.int64)), header
 
 
-def contents(folder: str, kept: Kept, width: int) -> Iterator[tuple[Names, np.ndarray]]:
-    """Yield the names and the packed states of each shard."""
+def contents(folder: str, kept: Kept, width: int) -> Iterator[tuple[Names, np.ndarray, Columns]]:
+    """Yield the names, the packed states and the columns of each shard."""
     for number, (name, digest) in enumerate(kept.files):
         path = os.path.join(folder, name)
         with _refusing(path):
@@ -152,9 +162,15 @@ def contents(folder: str, kept: Kept, width: int) -> Iterator[tuple[Names, np.nd
             if _digest(path) != digest or header.get("shard") != number:
                 raise CheckpointError("is not the file that the manifest names")
             names, words = _names(arrays["names"], arrays["long"].tobytes()), arrays["words"]
-            if words.shape != (len(names), width):
+            columns = {
+                name.removeprefix(_COLUMN): array
+                for name, array in arrays.items()
+                if name.startswith(_COLUMN)
+            }
+            lengths = {len(names), *map(len, columns.values())}
+            if words.shape != (len(names), width) or len(lengths) > 1:
                 raise CheckpointError("is damaged: its arrays do not fit each other")
-        yield names, words
+        yield names, words, columns
 
 
 def _names(words: np.ndarray, contents: bytes) -> Names:

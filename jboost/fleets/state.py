@@ -25,6 +25,7 @@ class FleetState:
     streams: Streams  # the states, in several versions
     version: Version  # the version of this state
     marks: np.ndarray  # (shards,), a number for each shard, another one after each change
+    columns: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)  # as the position
 
     def __len__(self) -> int:
         return self.count

@@ -76,13 +76,17 @@ class Streams:
     def _free_rows(self, change: Change, count: int, now: int) -> np.ndarray:
         """Return rows without a stream; streams that were silent the longest give theirs up."""
         assert self.bound is not None
-        for name in ("stream", "last", "words"):
-            self.arrays.extend(name, self.bound)
-        holder = self.arrays["stream"][: self.bound]
-        rows = np.flatnonzero(holder == 0)[:count]
+        used = self.arrays.used["stream"]
+        rows = np.arange(used, min(used + count, self.bound))  # no version has used these
         if len(rows) == count:
             return rows
-        last = np.where(holder == 0, np.iinfo(np.int64).max, self.arrays["last"][: self.bound])
+        for name in ("stream", "last", "words"):
+            self.arrays.extend(name, self.bound)
+        holder = self.arrays["stream"][:used]
+        rows = np.append(rows, np.flatnonzero(holder == 0)[: count - len(rows)])
+        if len(rows) == count:
+            return rows
+        last = np.where(holder == 0, np.iinfo(np.int64).max, self.arrays["last"][:used])
         silent = np.argpartition(last, count - len(rows) - 1)[: count - len(rows)]
         streams = holder[silent] - 1
         change.write("spilled", streams, self.arrays["words"].take(silent, axis=0))
