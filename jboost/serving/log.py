@@ -65,7 +65,7 @@ class Entry(NamedTuple):
 class Log:
     """The log in the file of that path, which is made if it is absent."""
 
-    def __init__(self, path: Path, limits: Limits = Limits()):
+    def __init__(self, path: Path, limits: Limits):
         self._limits = limits
         try:
             self._db = sqlite3.connect(
@@ -82,7 +82,9 @@ class Log:
                     raise LogError(f"{path} is of another release: its format is not {FORMAT}")
         except sqlite3.Error as error:
             raise LogError(f"{path} cannot be used: {error}") from None
-        newest = "SELECT max((SELECT max(asked) FROM questions), (SELECT max(answered) FROM answered))"
+        newest = (
+            "SELECT max((SELECT max(asked) FROM questions), (SELECT max(answered) FROM answered))"
+        )
         before = (self.get("clock"), *self._db.execute(newest).fetchone())
         self._began = max(filter(None, before), default=0.0) - time.monotonic()
         self.open: dict[str, int] = dict(self._db.execute(COUNTS))  # questions, by stream
@@ -194,7 +196,9 @@ class Log:
                 self.open = dict(self._db.execute(COUNTS))
             last = self._db.execute("SELECT max(number) FROM answered").fetchone()[0] or 0
             surplus = oldest, last - self._limits.answered
-            more = self._remove("answered", "answered < ? OR number <= ?", surplus) or removed or more
+            more = (
+                self._remove("answered", "answered < ? OR number <= ?", surplus) or removed or more
+            )
             self.put("clock", self.clock)
         return bool(more)
 

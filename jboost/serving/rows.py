@@ -1,4 +1,4 @@
-"""Reads the rows of a request: JSON, JSON lines or Arrow, checked before anything else sees them."""
+"""Reads and checks the rows of a request: JSON, JSON lines or Arrow."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def read(content: bytes, kind: str, *, learn: bool, time: str, target: str) -> B
         objects, single = _arrow_objects(content, target if learn else None), False
     elif kind == LINES:
         lines = (line for line in content.split(b"\n") if line.strip())
-        objects, single = [_loads(line, f"line {i}: ") for i, line in enumerate(lines, 1)], False
+        objects, single = [loads(line, f"line {i}: ") for i, line in enumerate(lines, 1)], False
     else:
-        found = _loads(content)
+        found = loads(content)
         single = not isinstance(found, list)
         objects = [found] if single else found
     if not objects:
@@ -70,7 +70,9 @@ def read(content: bytes, kind: str, *, learn: bool, time: str, target: str) -> B
     return Body(rows, kind, single)
 
 
-def _loads(content: bytes, place: str = "") -> Any:
+def loads(content: bytes, place: str = "") -> Any:
+    """Return what JSON says; NaN and infinity, which Python would read, are refused."""
+
     def refuse(constant: str) -> NoReturn:
         raise bad(f"{place}{constant} is no number of JSON; send null where a value is missing")
 
@@ -127,7 +129,9 @@ def _answer(fields: Mapping[str, Any], place: str) -> float:
 
 def _features(features: object, place: str) -> Features:
     if not isinstance(features, dict):
-        raise bad(f"{place}features must be a JSON object of values by column; got {shown(features)}")
+        raise bad(
+            f"{place}features must be a JSON object of values by column; got {shown(features)}"
+        )
     if PLAIN.issuperset(map(type, features.values())):
         return features
     return {name: _value(name, value, place) for name, value in features.items()}

@@ -205,6 +205,10 @@ class Service:
 
     # -- checkpoints
 
+    def unkept(self, name: str) -> int:
+        """Return how many answers of a stream are in the log and not yet in all checkpoints."""
+        return self.streams[name].now.position - self._kept[name]
+
     def _keep_always(self) -> None:
         """Write checkpoints now and then."""
         while not self._stopping.wait(0.5):

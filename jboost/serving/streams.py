@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -11,14 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jboost.files.columns import Columns
+from jboost.running.blocks import Block
 from jboost.serving import columns as request_columns
 from jboost.serving.accounts import Account, Answer, Served
 from jboost.serving.log import Entry, Log, Question
 from jboost.serving.members import Member
 from jboost.serving.refusal import Refusal
 from jboost.serving.rows import Features, Row, shown
-from jboost.running.blocks import Block
 
+PROBED = 32  # transactions whose last rows are kept, to see which columns matter
 REPLAYED = 1024  # rows of the log that are learned together after a start
 
 
@@ -40,6 +42,7 @@ class Counted(NamedTuple):
 
     blocks: list[tuple[str, Block, np.ndarray | None]]
     answers: list[Answer]
+    features: list[Features]
 
 
 class Pending(NamedTuple):
@@ -65,6 +68,7 @@ class Stream:
         self.name, self.target, self.now, self.accounts = name, target, now, accounts
         self.served = Served()
         self.predictions = 0  # that were made since the start
+        self._recent: deque[list[Features]] = deque(maxlen=PROBED)
 
     @property
     def time(self) -> str:
@@ -145,10 +149,16 @@ class Stream:
             if label == now.leader:
                 shown_answers = answers_of(now.position, rows, block)
         after = Now(members, now.leader, now.position + len(answers))
-        return after, Counted(blocks, shown_answers)
+        return after, Counted(blocks, shown_answers, rows.features)
+
+    @property
+    def recent_features(self) -> list[Features]:
+        """The features of rows that were learned lately, the last ones last."""
+        return [features for block in self._recent for features in block]
 
     def count(self, counted: Counted) -> None:
         """Count what was learned, once it is durable."""
+        self._recent.append(counted.features[-PROBED:])
         for label, block, instants in counted.blocks:
             self.accounts[label].add(block, instants)
         self.served.add(counted.answers)
@@ -211,7 +221,7 @@ def finite(number: float | None) -> float | None:
 
 
 def reply_of(row: Row, estimate: tuple[float, ...]) -> dict[str, Any]:
-    """Return what the client gets for a row: the prediction, and the interval where there is one."""
+    """Return what the client gets for a row: the prediction, and the interval if there is one."""
     reply: dict[str, Any] = {} if row.id is None else {"id": row.id}
     reply["prediction"] = finite(estimate[0])
     if len(estimate) == 3:
@@ -223,5 +233,3 @@ def question_of(row: Row, estimate: float) -> Question:
     """Return the question that is kept for a row with an id."""
     assert row.id is not None
     return Question(row.id, json.dumps(row.features, separators=(",", ":")), finite(estimate))
-
-
