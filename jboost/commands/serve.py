@@ -105,7 +105,8 @@ def run(args: argparse.Namespace) -> int:
             host = f"[{args.host}]" if ":" in args.host else args.host
             names = ", ".join(opened.streams)
             terminal.say(f"serving {names} on http://{host}:{port}, kept in {args.state}")
-            server.run(Web(opened, rules, args.largest_body * 2**20), listening)
+            if not server.run(Web(opened, rules, args.largest_body * 2**20), listening):
+                raise CommandError("the server could not start")
     terminal.say(f"stopped; go on with the same command, or jboost serve --state {args.state}")
     return terminal.DONE
 

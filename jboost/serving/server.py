@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-import sys
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -115,8 +114,8 @@ def bind(host: str, port: int) -> socket.socket:
     return listening
 
 
-def run(web: Web, listening: socket.socket) -> None:
-    """Serve until SIGTERM or SIGINT; then requests end, and the service is stopped."""
+def server_of(web: Web) -> Server:
+    """Return the server of an application; ``run(sockets=…)`` makes it serve."""
     Protocol.most = _most_connections()
     config = uvicorn.Config(
         web.app,
@@ -131,13 +130,20 @@ def run(web: Web, listening: socket.socket) -> None:
         timeout_graceful_shutdown=PATIENCE,
         backlog=1024,
     )
-    server = Server(config, web.stopping.set)
+    return Server(config, web.stopping.set)
+
+
+def run(web: Web, listening: socket.socket) -> bool:
+    """Serve until SIGTERM or SIGINT; then requests end, and the service is stopped.
+
+    Returns whether the server could start.
+    """
+    server = server_of(web)
     # The server raises the signals again when it is done: by then there is nothing left to end.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     server.run(sockets=[listening])
-    if not server.started:
-        sys.exit("jboost: error: the server could not start")
+    return server.started
 
 
 def _most_connections() -> int:

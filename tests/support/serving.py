@@ -166,3 +166,25 @@ def logged(folder: Path) -> list[tuple[dict[str, Any], float, str | None]]:
     with contextlib.closing(sqlite3.connect(folder / "log.sqlite")) as db:
         entries = db.execute("SELECT rows FROM log ORDER BY number").fetchall()
     return [(f, d, name) for (rows,) in entries for f, d, name, _ in json.loads(rows)]
+
+
+@contextlib.contextmanager
+def over_http(application: Any, **options: Any) -> Iterator[Any]:
+    """A client of an application that is served on the loopback address within the block."""
+    import httpx
+
+    from jboost.serving import server
+
+    serving_it = server.server_of(application)
+    with server.bind("127.0.0.1", 0) as listening:
+        thread = threading.Thread(target=serving_it.run, kwargs={"sockets": [listening]})
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        listening.listen()
+        thread.start()
+        try:
+            with httpx.Client(base_url=address, timeout=60, **options) as client:
+                yield client
+        finally:
+            application.stopping.set()
+            serving_it.should_exit = True
+            thread.join()
