@@ -25,6 +25,7 @@ STUCK = 30.0  # seconds for which a client may leave a full buffer unread
 KEEP_ALIVE = 30  # seconds between two requests
 PATIENCE = 15  # seconds that requests get to end after SIGTERM
 MOST_CONNECTIONS, SPARE_FILES = 4096, 128
+BACKLOG = 1024  # connections that wait to be taken
 
 
 class Protocol(HttpToolsProtocol):
@@ -108,6 +109,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
+        listening.listen(BACKLOG)  # so that nobody who comes early is turned away
     except BaseException:
         listening.close()
         raise
@@ -128,7 +130,7 @@ def server_of(web: Web) -> Server:
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=PATIENCE,
-        backlog=1024,
+        backlog=BACKLOG,
     )
     return Server(config, web.stopping.set)
 

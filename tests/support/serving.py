@@ -179,7 +179,6 @@ def over_http(application: Any, **options: Any) -> Iterator[Any]:
     with server.bind("127.0.0.1", 0) as listening:
         thread = threading.Thread(target=serving_it.run, kwargs={"sockets": [listening]})
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        listening.listen()
         thread.start()
         try:
             with httpx.Client(base_url=address, timeout=60, **options) as client:
