@@ -7,7 +7,7 @@ with it is learned, so that x is that of a file which has the rows in the order 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -76,14 +76,12 @@ def _recognised(name: str, values: list[Any]) -> Column:
     return time or describe(name, column, LABEL)
 
 
-def refuse_other(columns: Columns, rows: Sequence[Features], extra: frozenset[str]) -> None:
-    """Refuse features that are no columns; those in ``extra`` are columns of a model beside."""
-    allowed = columns.kinds
-    del allowed[columns.target]
+def refuse_other(allowed: Collection[str], target: str, rows: Sequence[Features]) -> None:
+    """Refuse features that are not allowed."""
     for features in rows:
-        if not (features.keys() <= allowed.keys() or features.keys() <= allowed.keys() | extra):
-            if columns.target in features:
-                raise bad(f"{shown(columns.target)} is the target: send it as the answer")
+        if not features.keys() <= allowed:
+            if target in features:
+                raise bad(f"{shown(target)} is the target: send it as the answer")
             odd = next(name for name in features if name not in allowed)
             try:
                 refuse_unknown([shown(odd)[1:-1]], [*allowed], "the model")
@@ -91,10 +89,20 @@ def refuse_other(columns: Columns, rows: Sequence[Features], extra: frozenset[st
                 raise bad(str(error)) from None
 
 
-def numbers(columns: Columns, rows: Sequence[Features], dtype: DTypeLike, gaps: bool) -> Numbers:
-    """Return rows as numbers; ``gaps`` says whether values may be missing."""
-    if all(column.kind in NUMERIC for column in columns.inputs) and columns.time is None:
-        x, after, instants = _plain(columns, rows, dtype), columns, None
+def numbers(
+    columns: Columns,
+    rows: Sequence[Features],
+    dtype: DTypeLike,
+    *,
+    gaps: bool,
+    plain: list[str] | None = None,
+) -> Numbers:
+    """Return rows as numbers.
+
+    ``gaps`` says whether values may be missing; ``plain`` is what :func:`plain_names` returned.
+    """
+    if plain is not None:
+        x, after, instants = _plain(plain, rows, dtype), columns, None
     else:
         encoder = Encoder(columns, dtype, 0.0 if gaps else np.nan, BadRows(None))
         try:
@@ -113,9 +121,15 @@ def _place_of(rows: Sequence[Features]) -> Any:
     return (lambda row: f"row {row + 1}") if len(rows) > 1 else (lambda row: LABEL)
 
 
-def _plain(columns: Columns, rows: Sequence[Features], dtype: DTypeLike) -> np.ndarray:
+def plain_names(columns: Columns) -> list[str] | None:
+    """Return the names of the columns if all of them hold numbers, None otherwise."""
+    if columns.time is None and all(column.kind in NUMERIC for column in columns.inputs):
+        return [column.name for column in columns.inputs]
+    return None
+
+
+def _plain(names: list[str], rows: Sequence[Features], dtype: DTypeLike) -> np.ndarray:
     """Return rows of numbers only."""
-    names = [column.name for column in columns.inputs]
     x = np.empty((len(rows), len(names)), np.float64)
     for i, features in enumerate(rows):
         values = [*map(features.get, names)]

@@ -23,7 +23,7 @@ from jboost.reports.tally import Tally
 from jboost.running.blocks import Block
 from jboost.running.run import initial
 from jboost.serving.accounts import Account
-from jboost.serving.columns import Numbers, numbers
+from jboost.serving.columns import Numbers, numbers, plain_names
 from jboost.serving.rows import Features
 from jboost.wrappers.intervals import Intervals
 
@@ -49,6 +49,8 @@ class Member(NamedTuple):
     state: State = None  # as above
     seen: int = 0  # rows that the model has learned, those of its kept run among them
     position: int = 0  # answers of the stream that came before its next one
+    dtype: np.dtype = np.dtype(np.float32)  # of the state
+    plain: list[str] | None = None  # the names of the columns, if all of them hold numbers
 
     @property
     def coverage(self) -> float | None:
@@ -61,39 +63,45 @@ class Member(NamedTuple):
         return self._replace(columns=columns, state=state).warm()
 
     def warm(self) -> Member:
-        """Compile the program, which the first rows would do otherwise; return the member."""
+        """Return the member with its program compiled, which the first rows would do otherwise."""
         assert self.columns is not None
-        self.predict(np.zeros((1, self.columns.width), float_dtype(self.state)))
-        return self
+        dtype = np.dtype(float_dtype(self.state))
+        self.run(np.zeros((1, self.columns.width), dtype), np.full(1, np.nan))
+        return self._replace(dtype=dtype, plain=plain_names(self.columns))
 
     def numbers(self, rows: Sequence[Features]) -> Numbers:
         """Return rows as numbers; nothing of it is learned."""
         assert self.columns is not None
         gaps = self.missing == "impute"
-        return numbers(self.columns, rows, float_dtype(self.state), gaps)
+        return numbers(self.columns, rows, self.dtype, gaps=gaps, plain=self.plain)
 
     def predict(self, x: np.ndarray) -> Estimates:
-        """Return estimates for rows that are not learned, since they have no answer."""
-        return self._run(x, np.full(len(x), np.nan, x.dtype))[1]
+        """Return estimates for rows; nothing is learned, since they have no answer."""
+        return self.run(x, np.full(len(x), np.nan))[1]
 
-    def learn(self, x: np.ndarray, answers: np.ndarray) -> tuple[Member, Block]:
-        """Return the member that has learned rows, and its predictions from before each."""
-        d = answers.astype(x.dtype)
-        state, estimates = self._run(x, d)
-        observed = {} if estimates.low is None else {"low": estimates.low, "high": estimates.high}
-        skipped = np.zeros(len(d), bool)
-        block = Block(self.seen, d, estimates.prediction, skipped, observed)
-        n = len(d)
-        return self._replace(state=state, seen=self.seen + n, position=self.position + n), block
+    def run(self, x: np.ndarray, answers: np.ndarray) -> tuple[Member, Estimates]:
+        """Return the member that has learned the rows with answers, and what it said before each.
 
-    def _run(self, x: np.ndarray, d: np.ndarray) -> tuple[State, Estimates]:
-        """Run rows by the program of ``jb.run``: so every bit is that of a run."""
+        A row whose answer is NaN is predicted and changes nothing. The program is that of
+        ``jb.run``, so every bit is that of a run.
+        """
         watch = Watch.for_model(self.model, learners=False)
         observe = watch if watch.intervals else None
+        d = answers.astype(x.dtype)
         state, traces = loop.begin(self.model, self.state, x, d, self.key, observe)
         trace = pieces.joined(traces)
         bounds = trace.observed or {"low": None, "high": None}
-        return state, Estimates(trace.prediction, bounds["low"], bounds["high"])
+        n = int(np.count_nonzero(~np.isnan(d)))
+        after = self._replace(state=state, seen=self.seen + n, position=self.position + n)
+        return after, Estimates(trace.prediction, bounds["low"], bounds["high"])
+
+    def block(self, answers: np.ndarray, estimates: Estimates) -> Block:
+        """Return the account of answers that the member is about to learn."""
+        n = len(answers)
+        low, high = estimates.low, estimates.high
+        observed = {} if low is None or high is None else {"low": low[:n], "high": high[:n]}
+        d, skipped = answers.astype(self.dtype), np.zeros(n, bool)
+        return Block(self.seen, d, estimates.prediction[:n], skipped, observed)
 
 
 def anew(

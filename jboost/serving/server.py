@@ -105,7 +105,8 @@ class Server(uvicorn.Server):
 def bind(host: str, port: int) -> socket.socket:
     """Return a socket that listens on an address; port 0 is any that is free."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # By the protocol asyncio knows that it can send at once what it has: without it, 40 ms late.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))

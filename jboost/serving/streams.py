@@ -16,7 +16,7 @@ from jboost.running.blocks import Block
 from jboost.serving import columns as request_columns
 from jboost.serving.accounts import Account, Answer, Served
 from jboost.serving.log import Entry, Log, Question
-from jboost.serving.members import Member
+from jboost.serving.members import Estimates, Member
 from jboost.serving.refusal import Refusal
 from jboost.serving.rows import Features, Row, shown
 
@@ -68,6 +68,7 @@ class Stream:
         self.name, self.target, self.now, self.accounts = name, target, now, accounts
         self.served = Served()
         self.predictions = 0  # that were made since the start
+        self._allowed: dict[str, None] | None = None  # the names of all columns
         self._recent: deque[list[Features]] = deque(maxlen=PROBED)
 
     @property
@@ -84,19 +85,18 @@ class Stream:
         log.put(f"columns of {self.name}", json.dumps(columns.as_dict()))
         return with_columns(now, columns)
 
-    def refuse_other(self, now: Now, rows: Sequence[Features]) -> None:
+    def _refuse_other(self, now: Now, rows: Sequence[Features]) -> None:
         """Refuse features that no model has a column for."""
-        if now.leading.columns is None:
-            return
-        beside = (m.columns.kinds for m in now.members.values() if m.columns is not None)
-        every = frozenset(name for kinds in beside for name in kinds) - {self.target}
-        request_columns.refuse_other(now.leading.columns, rows, every)
+        if self._allowed is None:
+            beside = (m.columns.kinds for m in now.members.values() if m.columns is not None)
+            self._allowed = dict.fromkeys(n for kinds in beside for n in kinds if n != self.target)
+        request_columns.refuse_other(self._allowed.keys(), self.target, rows)
 
     def encode(self, now: Now, rows: Sequence[Row]) -> np.ndarray:
         """Return x of rows to predict; nothing changes by it."""
         features = [row.features or {} for row in rows]
-        self.refuse_other(now, features)
-        return now.leading.numbers(features)[1]
+        self._refuse_other(now, features)
+        return now.leading.numbers(features).x
 
     def check_answers(self, log: Log, rows: Sequence[Row]) -> Pending:
         """Return the answers of a request that are not learned yet, with their features."""
@@ -122,7 +122,7 @@ class Stream:
 
     def place(self, now: Now, pending: Pending) -> tuple[Now, Placed]:
         """Make numbers of answers; the stream that is returned has places for their texts."""
-        self.refuse_other(now, pending.features)
+        self._refuse_other(now, pending.features)
         members, encoded = dict(now.members), {}
         for label, member in now.members.items():
             # A member whose checkpoint is newer has learned the first of these before.
@@ -133,23 +133,42 @@ class Stream:
                 encoded[label] = x, instants
         return now._replace(members=members), Placed(pending, encoded)
 
-    def learn(self, now: Now, placed: Sequence[Placed]) -> tuple[Now, Counted]:
-        """Return the stream after answers that :meth:`place` has made numbers of."""
+    def step(
+        self, now: Now, placed: Sequence[Placed], asked: np.ndarray | None = None
+    ) -> tuple[Now, Counted, Estimates | None]:
+        """Learn answers, then predict; return the next stream and what the leader says.
+
+        Args:
+          now: the stream, with places for the texts of the answers.
+          placed: answers that :meth:`place` has made numbers of.
+          asked: (n, r) the x of questions.
+        """
         rows = Pending(*([value for p in placed for value in p.pending[i]] for i in range(4)))
         answers = np.array(rows.answers, np.float64)
-        members, blocks, shown_answers = dict(now.members), [], []
+        members, counted = dict(now.members), Counted([], [], rows.features)
+        estimates = None
         for label, member in now.members.items():
             encoded = [p.encoded[label] for p in placed if label in p.encoded]
-            if not encoded:
+            xs = [x for x, _ in encoded]
+            learned = answers[len(answers) - sum(map(len, xs)) :]
+            leads = label == now.leader and asked is not None
+            if asked is not None and leads:
+                xs.append(asked)
+            if not xs:
                 continue
-            x = np.concatenate([x for x, _ in encoded])
-            times = [instants for _, instants in encoded if instants is not None]
-            members[label], block = member.learn(x, answers[-len(x) :])
-            blocks.append((label, block, np.concatenate(times) if times else None))
-            if label == now.leader:
-                shown_answers = answers_of(now.position, rows, block)
-        after = Now(members, now.leader, now.position + len(answers))
-        return after, Counted(blocks, shown_answers, rows.features)
+            x = np.concatenate(xs)
+            d = np.append(learned, np.full(len(x) - len(learned), np.nan))
+            members[label], found = member.run(x, d)
+            if leads:
+                n = len(learned)
+                estimates = Estimates(*(None if array is None else array[n:] for array in found))
+            if len(learned):
+                times = [instants for _, instants in encoded if instants is not None]
+                block = member.block(learned, found)
+                counted.blocks.append((label, block, np.concatenate(times) if times else None))
+                if label == now.leader:
+                    counted.answers.extend(answers_of(now.position, rows, block))
+        return Now(members, now.leader, now.position + len(answers)), counted, estimates
 
     @property
     def recent_features(self) -> list[Features]:
@@ -169,7 +188,7 @@ class Stream:
         self.now = self.now._replace(position=first)
         for rows in _blocks(_logged(log, self.name, first)):
             now, placed = self.place(self.now, rows)
-            self.now, counted = self.learn(now, [placed])
+            self.now, counted, _ = self.step(now, [placed])
             self.count(counted)
         return self.now.position - first
 

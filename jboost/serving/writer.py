@@ -1,8 +1,9 @@
 """The one thread that changes anything: it handles the requests of a moment as one transaction.
 
-In a round it takes all requests that wait, predicts, notes questions and answers in the log, and
-commits. Only then does anybody see the new state, and only then are the clients told. The states of
-models never change, so a round that fails leaves no trace: the next ones were made beside them.
+In a round it takes all requests that wait, notes their answers and questions in the log, learns,
+predicts, and commits. Only then does anybody see the new state, and only then are the clients told.
+The states of models never change, so a round that fails leaves no trace: the next ones were made
+beside them. Predictions that no answer will come for need no disk, and are made even so.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from jboost.serving.log import Log
+from jboost.serving.log import Log, Question
+from jboost.serving.members import Estimates
 from jboost.serving.refusal import Refusal
 from jboost.serving.rows import Row
 from jboost.serving.streams import (
@@ -48,7 +50,6 @@ class Job:
     context: Any = None  # of the one who waits for it
     reply: list[dict[str, Any]] | None = None  # one for each row, once it is done
     refusal: Refusal | None = None
-    delivered: bool = False  # whether the one who waits was told
 
 
 @dataclass
@@ -141,16 +142,19 @@ class Writer(threading.Thread):
         self.health.rounds += 1
         made = Round()
         try:
-            if all(is_quick(job) for job in jobs):
-                self._predict(jobs, made)
+            if all(map(is_quick, jobs)):
+                self._predict(jobs)
             else:
                 with self._log.transaction():
                     self._handle(jobs, made)
-            self.health.trouble = ""
+                self.health.trouble = ""
         except (sqlite3.Error, OSError) as error:
             self.health.trouble = f"the log cannot be written: {error}"
             sentence = f"nothing was changed, since {self.health.trouble}; try again later"
-            self._fail(jobs, 507, sentence)
+            self._fail([job for job in jobs if not is_quick(job)], 507, sentence)
+            if quick := [job for job in jobs if is_quick(job)]:
+                self._round(quick)
+            jobs = [job for job in jobs if job not in quick]
         except Exception as error:  # of a model or the compiler: the thread must go on
             self.health.trouble = f"{type(error).__name__}: {error}"
             self._fail(jobs, 500, "nothing was changed, since the model failed")
@@ -160,36 +164,31 @@ class Writer(threading.Thread):
                 streams[name].now = now
                 if name in made.counted:
                     streams[name].count(made.counted[name])
-        self._deliver(jobs)
+        self.health.ended += len(jobs)
+        self._done(jobs)
 
     def _fail(self, jobs: list[Job], status: int, sentence: str) -> None:
         for job in jobs:
-            if not job.delivered:
-                job.reply, job.refusal = None, job.refusal or Refusal(status, sentence)
-
-    def _deliver(self, jobs: list[Job]) -> None:
-        """Tell the clients, each once."""
-        jobs = [job for job in jobs if not job.delivered]
-        for job in jobs:
-            job.delivered = True
-        self.health.ended += len(jobs)
-        if jobs:
-            self._done(jobs)
+            job.reply, job.refusal = None, job.refusal or Refusal(status, sentence)
 
     def _handle(self, jobs: list[Job], made: Round) -> None:
         """Do all but commit."""
         for job in jobs:
             self._begin(job, made)
-        self._predict([job for job in jobs if not job.learn], made)
-        self._deliver([job for job in jobs if is_quick(job)])  # they need not wait for the disk
-        for job in jobs:
             if job.learn and job.refusal is None:
                 self._answer(job, made)
-        for name, placed in made.placed.items():
-            stream = next(job.stream for job in jobs if job.stream.name == name)
-            now = made.now[name]
-            self._log.append(name, entry_of(now, [p.pending for p in placed]))
-            made.now[name], made.counted[name] = stream.learn(now, placed)
+        streams = {job.stream.name: job.stream for job in jobs}
+        for name, stream in streams.items():
+            placed = made.placed.get(name, [])
+            now = made.now.get(name, stream.now)
+            asked = self._asked([job for job in jobs if job.stream is stream], now)
+            if placed:
+                self._log.append(name, entry_of(now, [p.pending for p in placed]))
+            if placed or asked:
+                x = np.concatenate([x for _, x in asked]) if asked else None
+                made.now[name], made.counted[name], found = stream.step(now, placed, x)
+                if found is not None:
+                    self._log.ask(name, reply(stream, [job for job, _ in asked], found))
 
     def _begin(self, job: Job, made: Round) -> None:
         """Let the first request of a stream fix its columns."""
@@ -205,32 +204,24 @@ class Writer(threading.Thread):
         finally:
             self.health.ready = True
 
-    def _predict(self, jobs: list[Job], made: Round) -> None:
-        """Predict the rows of all jobs of a stream in one call, and note their questions."""
-        encoded: dict[str, list[tuple[Job, np.ndarray]]] = {}
+    def _asked(self, jobs: list[Job], now: Now) -> list[tuple[Job, np.ndarray]]:
+        """Return the questions of a stream that can be predicted, with their x."""
+        found = []
         for job in jobs:
-            if job.refusal is None:
-                now = made.now.get(job.stream.name, job.stream.now)
+            if not job.learn and job.refusal is None:
                 try:
-                    x = job.stream.encode(now, job.rows)
-                    encoded.setdefault(job.stream.name, []).append((job, x))
+                    found.append((job, job.stream.encode(now, job.rows)))
                 except Refusal as refusal:
                     job.refusal = refusal
-        for name, pairs in encoded.items():
-            stream = pairs[0][0].stream
-            leading = made.now.get(name, stream.now).leading
-            found = leading.predict(np.concatenate([x for _, x in pairs]))
-            arrays = [array.tolist() for array in found if array is not None]
-            estimates = [*zip(*arrays, strict=True)]
-            stream.predictions += len(estimates)
-            questions = []
-            for job, _ in pairs:
-                n = len(job.rows)
-                answered, estimates = [*zip(job.rows, estimates[:n], strict=True)], estimates[n:]
-                job.reply = [reply_of(row, estimate) for row, estimate in answered]
-                questions += [question_of(r, e[0]) for r, e in answered if r.id is not None]
-            if questions:
-                self._log.ask(name, questions)
+        return found
+
+    def _predict(self, jobs: list[Job]) -> None:
+        """Predict by the durable state; nothing is kept of it."""
+        for stream in {job.stream for job in jobs}:
+            asked = self._asked([job for job in jobs if job.stream is stream], stream.now)
+            if asked:
+                found = stream.now.leading.predict(np.concatenate([x for _, x in asked]))
+                reply(stream, [job for job, _ in asked], found)
 
     def _answer(self, job: Job, made: Round) -> None:
         """Check the answers of a job, and note them to be learned at the end of the round."""
@@ -265,3 +256,17 @@ def is_quick(job: Job) -> bool:
     """Return whether a job changes nothing: a prediction that no answer will come for."""
     fixed = job.stream.now.leading.columns is not None
     return not job.learn and fixed and all(row.id is None for row in job.rows)
+
+
+def reply(stream: Stream, jobs: list[Job], found: Estimates) -> list[Question]:
+    """Give jobs their predictions; return the questions that are to be kept."""
+    arrays = [array.tolist() for array in found if array is not None]
+    estimates = [*zip(*arrays, strict=True)]
+    stream.predictions += len(estimates)
+    questions, at = [], 0
+    for job in jobs:
+        n = len(job.rows)
+        answered = [*zip(job.rows, estimates[at : at + n], strict=True)]
+        job.reply, at = [reply_of(row, estimate) for row, estimate in answered], at + n
+        questions += [question_of(row, e[0]) for row, e in answered if row.id is not None]
+    return questions
