@@ -20,15 +20,14 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 OPEN = ("/", "/page.js", "/page.css", "/healthz", "/readyz")  # hold nothing that a token guards
 MOST_CLIENTS = 10_000  # addresses whose rate is remembered
-HEADERS = (
-    (b"cache-control", b"no-store"),
+HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+OF_PAGES = (  # whatever a browser shows
     (b"content-security-policy", b"default-src 'none'; script-src 'self'; style-src 'self'; "
      b"connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
      b"frame-ancestors 'none'"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"referrer-policy", b"no-referrer"),
-    (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
 )  # fmt: skip
 
@@ -78,7 +77,8 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *HEADERS]
+                more = HEADERS if scope["method"] == "POST" else (*HEADERS, *OF_PAGES)
+                message["headers"] = [*message.get("headers", ()), *more]
             await send(message)
 
         try:

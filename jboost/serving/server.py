@@ -36,8 +36,8 @@ class Protocol(HttpToolsProtocol):
 
     most: ClassVar[int] = MOST_CONNECTIONS
     connections: ClassVar[int] = 0
-    silent: ClassVar[dict[Protocol, None]] = {}  # those whose request has not come, oldest first
-    _timer: asyncio.TimerHandle | None = None
+    # Those whose request has not come, and since when; the oldest come first.
+    silent: ClassVar[dict[Protocol, float]] = {}
     _stuck: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -78,15 +78,18 @@ class Protocol(HttpToolsProtocol):
         super().resume_writing()
 
     def _await_head(self) -> None:
-        if self._timer is None:
-            self._timer = self.loop.call_later(SILENCE, self.transport.abort)
-            Protocol.silent[self] = None
+        Protocol.silent.setdefault(self, self.loop.time())
 
     def _head_came(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-            Protocol.silent.pop(self, None)
+        Protocol.silent.pop(self, None)
+
+    @staticmethod
+    def sweep(now: float) -> None:
+        """Close the connections that have been silent for too long."""
+        for connection, since in [*Protocol.silent.items()]:
+            if now - since < SILENCE:
+                break
+            connection.transport.abort()
 
 
 class Server(uvicorn.Server):
@@ -95,6 +98,11 @@ class Server(uvicorn.Server):
     def __init__(self, config: Any, on_exit: Callable[[], None]):
         super().__init__(config)
         self._on_exit = on_exit
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look at the connections, about ten times a second."""
+        Protocol.sweep(asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Note that the process was asked to end."""

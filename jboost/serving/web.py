@@ -1,4 +1,4 @@
-"""The routes of the server. Each reads a request, hands it to the writer and sends the reply."""
+"""The routes of the server; :mod:`.exchange` has the two that rows come by."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 from jboost.core import extras
 from jboost.serving import figures, metrics, openapi, rows
+from jboost.serving.exchange import Rows, body_of
 from jboost.serving.guard import Guard, Rules
 from jboost.serving.metrics import Requests
 from jboost.serving.refusal import Refusal, bad
-from jboost.serving.rows import Body
 from jboost.serving.service import Service
 from jboost.serving.streams import Stream
 from jboost.serving.writer import Job
@@ -22,16 +22,14 @@ from jboost.serving.writer import Job
 extras.need("starlette", "serve")
 from starlette.applications import Starlette  # noqa: E402
 from starlette.exceptions import HTTPException  # noqa: E402
-from starlette.requests import ClientDisconnect, Request  # noqa: E402
+from starlette.requests import Request  # noqa: E402
 from starlette.responses import HTMLResponse, Response, StreamingResponse  # noqa: E402
 from starlette.routing import Route  # noqa: E402
 
 LARGEST_BODY = 8 * 2**20  # bytes
-SLOWEST_BODY = 30.0  # seconds in which a body must have come
-LARGE = 2**17  # bytes; a larger body is read beside the event loop
-MOST_WAITING = 2000  # requests that may wait for the writer
 MOST_WATCHING = 100  # clients of /events
 TICK = 1.0  # seconds between two events
+ROWS = ("/predict", "/learn", "/models/{name}/predict", "/models/{name}/learn")
 TEXTS = {"page.css": "text/css", "page.js": "text/javascript"}
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -67,14 +65,12 @@ class Web:
             self._route("/models", "models", self._models),
             self._route("/models/{name}", "models", self._model),
             self._route("/models/{name}/promote", "promote", self._promote, "POST"),
+            # What comes here of these is of another method, or of an unknown name.
+            *(self._route(path, "other", self._model, "POST") for path in ROWS),
         ]
-        for prefix in ("", "/models/{name}"):
-            routes.append(self._route(f"{prefix}/predict", "predict", self._predict, "POST"))
-            routes.append(self._route(f"{prefix}/learn", "learn", self._learn, "POST"))
-        handlers: Any = {Refusal: _refused, HTTPException: _http_error, ClientDisconnect: _gone}
-        handlers |= {Exception: _failed}
+        handlers: Any = {Refusal: _refused, HTTPException: _http_error, Exception: _failed}
         inner = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
-        self.app = Guard(inner, rules, self.requests)
+        self.app = Guard(Rows(service, inner, largest_body), rules, self.requests)
 
     def _route(self, path: str, name: str, handler: Handler, method: str = "GET") -> Route:
         async def handle(request: Request) -> Response:
@@ -97,78 +93,15 @@ class Web:
         finally:
             await asyncio.to_thread(self._service.stop)
 
-    # -- predict and learn
-
     def _stream(self, request: Request) -> Stream:
-        streams, name = self._service.streams, request.path_params.get("name")
-        if name is None:
-            if len(streams) > 1:
-                raise Refusal(404, "several models are served here: use /models/NAME/…")
-            return next(iter(streams.values()))
+        streams, name = self._service.streams, request.path_params["name"]
         if name not in streams:
             raise Refusal(404, f"there is no model {rows.shown(name)}; GET /models lists them")
         return streams[name]
 
-    async def _predict(self, request: Request) -> Response:
-        stream, body = await self._read(request, learn=False)
-        replies = await self._do(stream, body, learn=False)
-        if body.kind == rows.ARROW:
-            return Response(openapi.arrow_of(replies), media_type=rows.ARROW)
-        return _response(body, replies)
-
-    async def _learn(self, request: Request) -> Response:
-        stream, body = await self._read(request, learn=True)
-        replies = await self._do(stream, body, learn=True)
-        return _response(body, replies)
-
-    async def _read(self, request: Request, *, learn: bool) -> tuple[Stream, Body]:
-        stream = self._stream(request)
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        kind = rows.LINES if kind in ("application/jsonl", "application/json-lines") else kind
-        if kind not in rows.KINDS:
-            raise Refusal(415, f"send the body as {', '.join(rows.KINDS)}, and say so")
-        content = await self._content(request)
-
-        def read() -> Body:
-            names = {"time": stream.time, "target": stream.target}
-            return rows.read(content, kind, learn=learn, **names)
-
-        return stream, await asyncio.to_thread(read) if len(content) > LARGE else read()
-
-    async def _content(self, request: Request) -> bytes:
-        """Return the body of a request, unless it is too long or too slow."""
-        too_long = Refusal(413, f"a body may have {self._largest:,} bytes; send smaller batches")
-        length = request.headers.get("content-length", "0")
-        if length.isdecimal() and int(length[:20]) > self._largest:
-            raise too_long
-        parts, size = [], 0
-        try:
-            async with asyncio.timeout(SLOWEST_BODY):
-                async for part in request.stream():
-                    size += len(part)
-                    if size > self._largest:
-                        raise too_long
-                    parts.append(part)
-        except TimeoutError:
-            raise Refusal(408, f"the body did not come within {SLOWEST_BODY:g} seconds") from None
-        return b"".join(parts)
-
-    async def _do(self, stream: Stream, body: Body, *, learn: bool) -> list[dict[str, Any]]:
-        """Let the writer handle a request; return a reply for each row."""
-        writer = self._service.writer
-        assert writer is not None
-        if writer.health.begun - writer.health.ended >= MOST_WAITING:
-            raise Refusal(429, f"{MOST_WAITING:,} requests wait already; try again")
-        future = asyncio.get_running_loop().create_future()
-        writer.submit(Job(stream, body.rows, learn, future))
-        job: Job = await future
-        if job.refusal is not None:
-            raise job.refusal
-        return job.reply or []
-
     async def _promote(self, request: Request) -> Response:
         stream = self._stream(request)
-        content = await self._content(request)
+        content = await body_of(request.scope, request.receive, self._largest)
         label = None
         if content.strip():
             if "json" not in request.headers.get("content-type", ""):
@@ -218,11 +151,8 @@ class Web:
                      200 if ready else 503)  # fmt: skip
 
     async def _events(self, request: Request) -> Response:
-        name = request.query_params.get("model")
-        if name is not None:
-            request.path_params["name"] = name
-        elif len(self._service.streams) > 1:
-            request.path_params["name"] = next(iter(self._service.streams))
+        first = next(iter(self._service.streams))
+        request.path_params["name"] = request.query_params.get("model", first)
         stream = self._stream(request)
         if self._watching >= MOST_WATCHING:
             raise Refusal(429, f"{MOST_WATCHING} clients watch already; close one")
@@ -270,12 +200,6 @@ def _json(value: object, status: int = 200) -> Response:
     return Response(json.dumps(value), status, media_type=rows.JSON)
 
 
-def _response(body: Body, replies: list[dict[str, Any]]) -> Response:
-    if body.kind == rows.LINES:
-        return Response("".join(f"{json.dumps(r)}\n" for r in replies), media_type=rows.LINES)
-    return _json(replies[0] if body.single else replies)
-
-
 async def _refused(_request: Request, refusal: Exception) -> Response:
     assert isinstance(refusal, Refusal)
     response = _json({"error": str(refusal)}, refusal.status)
@@ -291,10 +215,6 @@ async def _http_error(request: Request, error: Exception) -> Response:
     response = _json({"error": sentence}, error.status_code)
     response.headers.update(error.headers or {})
     return response
-
-
-async def _gone(_request: Request, _error: Exception) -> Response:
-    return _json({"error": "the client left"}, 400)
 
 
 async def _failed(_request: Request, _error: Exception) -> Response:
