@@ -17,6 +17,7 @@ import numpy as np
 from jboost.reports.accounts import Bands
 from jboost.reports.tally import Tally
 from jboost.running.blocks import Block
+from jboost.serving.changes import Changes
 
 TOGETHER = 256  # rows that are counted together: to count them one by one would take as long
 LAST = 200  # answers that are shown
@@ -30,6 +31,8 @@ class Account:
         self._bands = None if coverage is None else Bands(coverage)
         self._waiting: list[tuple[Block, np.ndarray | None]] = []
         self._rows = 0
+        self.changes = Changes()
+        self.since = np.zeros(2)  # answers since the start of the process, and squared errors
 
     def add(self, block: Block, instants: np.ndarray | None) -> None:
         """Count rows that were learned, with their times."""
@@ -57,6 +60,8 @@ class Account:
         )
         self._waiting, self._rows = [], 0
         self._tally.add(block, instants)
+        self.since += len(block.squared_errors), block.squared_errors.sum()
+        self.changes.add(block.start, block.targets - block.prediction)
         if self._bands is not None:
             self._bands.add(block, instants)
 
@@ -79,6 +84,7 @@ class Account:
             "tally": self.tally.as_dict(),
             "bands": bands and bands.as_dict(),
             "learners": None,
+            "changes": [*self.changes.rows],
         }
 
     @classmethod
@@ -87,6 +93,7 @@ class Account:
         account = cls("", None)
         account._tally = Tally.from_dict(saved["tally"])
         account._bands = Bands.from_dict(saved["bands"]) if saved["bands"] else None
+        account.changes = Changes([int(row) for row in saved.get("changes", [])])
         return account
 
 

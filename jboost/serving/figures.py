@@ -34,9 +34,10 @@ def described(service: Service, stream: Stream) -> dict[str, Any]:
         "columns": [c.name for c in leading.columns.inputs] if leading.columns else None,
         "rows": leading.seen,
         "answers": now.position,
-        "errors": errors(tally, tally.names[0]) | {"lately": finite(tally.lately)},
+        "errors": errors(tally, tally.names[0]) | _lately(stream, now.leader),
         "controls": controls,
         "served": {"answers": stream.served.count, "mse": finite(stream.served.mse)},
+        "changes": [*stream.accounts[now.leader].changes.rows],
         "intervals": coverage(stream, now.leader),
         "shadows": [shadow(stream, label) for label in now.members if label != now.leader],
         "open_questions": service.log.open.get(stream.name, 0),
@@ -66,8 +67,16 @@ def shadow(stream: Stream, label: str) -> dict[str, Any]:
         "label": label,
         "model": member.called,
         "rows": member.seen,
-        "errors": errors(tally, tally.names[0]) | {"lately": finite(tally.lately)},
+        "errors": errors(tally, tally.names[0]) | _lately(stream, label),
     }
+
+
+def _lately(stream: Stream, label: str) -> dict[str, float | None]:
+    """Return the errors on answers that all members of a stream have learned."""
+    account = stream.accounts[label]
+    count, squared = account.since.tolist()
+    since = squared / count if count else math.nan
+    return {"lately": finite(account.tally.lately), "since_start": finite(since)}
 
 
 class Watcher:
