@@ -35,11 +35,13 @@ class Connection:
     async def to(cls, port: int) -> Connection:
         return cls(*await asyncio.open_connection(HOST, port, limit=2**26))
 
-    async def post(self, path: str, body: bytes) -> tuple[int, bytes]:
-        """Send a JSON body; the status and the body of the reply."""
+    async def post(
+        self, path: str, body: bytes, kind: str = "application/json"
+    ) -> tuple[int, bytes]:
+        """Send a body; the status and the body of the reply."""
         self._writer.write(
-            b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            b"Content-Length: %d\r\n\r\n" % (path.encode(), len(body)) + body
+            b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\n"
+            b"Content-Length: %d\r\n\r\n" % (path.encode(), kind.encode(), len(body)) + body
         )
         head = await self._reader.readuntil(b"\r\n\r\n")
         status = int(head[9:12])
@@ -104,7 +106,9 @@ def started(script: list[str], folder: Path) -> Iterator[tuple[int, subprocess.P
         child.stderr.close()
 
 
-async def clients(port: int, count: int, work: Callable[[int, Connection], Awaitable[Any]]) -> float:
+async def clients(
+    port: int, count: int, work: Callable[[int, Connection], Awaitable[Any]]
+) -> float:
     """Let so many clients work at once; the seconds that it took."""
     connections = [await Connection.to(port) for _ in range(count)]
     start = time.perf_counter()

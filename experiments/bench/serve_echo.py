@@ -14,12 +14,9 @@ import sqlite3
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import uvicorn
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 
 class Writer(threading.Thread):
@@ -57,22 +54,31 @@ def main() -> None:
     args.state.mkdir(parents=True)
     writers: list[Writer] = []
 
-    async def echo(request: Request) -> Response:
+    async def echo(_scope: Any, receive: Any, send: Any) -> None:
         if not writers:
             writers.append(Writer(args.state / "log.sqlite"))
             writers[0].start()
-        body = await request.body()
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
         future = asyncio.get_running_loop().create_future()
         writers[0].queue.put((body, future))
         await future
-        return Response(body, media_type="application/json")
+        length = b"%d" % len(body)
+        headers = [(b"content-type", b"application/json"), (b"content-length", length)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
 
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.bind(("127.0.0.1", args.port))
     listening.listen(1024)
-    print(f"serving on http://127.0.0.1:{listening.getsockname()[1]}, ", file=sys.stderr, flush=True)
-    app = Starlette(routes=[Route("/{path:path}", echo, methods=["POST"])])
-    config = uvicorn.Config(app, http="httptools", ws="none", log_level="error", access_log=False)
+    print(
+        f"serving on http://127.0.0.1:{listening.getsockname()[1]}, ", file=sys.stderr, flush=True
+    )
+    config = uvicorn.Config(
+        echo, http="httptools", ws="none", lifespan="off", log_level="error", access_log=False
+    )
     uvicorn.Server(config).run(sockets=[listening])
 
 

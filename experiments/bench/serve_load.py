@@ -17,7 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from experiments.bench.serve_clients import Connection, answer, batch, clients, question, rows, started
+from experiments.bench.serve_clients import (
+    Connection,
+    answer,
+    batch,
+    clients,
+    question,
+    rows,
+    started,
+)
 from experiments.shared.experiment import Experiment
 
 CLIENTS, BATCH = 16, 1000
@@ -86,22 +94,22 @@ def main(argv: Sequence[str] | None = None) -> None:
     turns, count = experiment.size(7, 3), experiment.size(4000, 400)
     number, long = experiment.size(40, 5), experiment.size(300_000, 2_000)
     rates: dict[str, list[float]] = {"jboost serve": [], "echo": []}
-    with tempfile.TemporaryDirectory() as folder:
-        with (
-            started(SERVE, Path(folder, "serve")) as (port, _),
-            started(ECHO, Path(folder, "echo")) as (other, _),
-        ):
-            for each in (port, other):
-                asyncio.run(pairs(each, 16 * CLIENTS, 1000))  # compiles, and fills what is empty
-            for turn in range(turns):
-                rates["jboost serve"].append(asyncio.run(pairs(port, count, turn)))
-                rates["echo"].append(asyncio.run(pairs(other, count, turn)))
-            alone = asyncio.run(singles(port, count))
-            together = asyncio.run(batches(port, number))
-            times: list[float] = []
-            start = time.perf_counter()
-            asyncio.run(pairs(port, long, 2000, times))
-            soaked = time.perf_counter() - start
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        started(SERVE, Path(folder, "serve")) as (port, _),
+        started(ECHO, Path(folder, "echo")) as (other, _),
+    ):
+        for each in (port, other):
+            asyncio.run(pairs(each, 16 * CLIENTS, 1000))  # compiles, and fills what is empty
+        for turn in range(turns):
+            rates["jboost serve"].append(asyncio.run(pairs(port, count, turn)))
+            rates["echo"].append(asyncio.run(pairs(other, count, turn)))
+        alone = asyncio.run(singles(port, count))
+        together = asyncio.run(batches(port, number))
+        times: list[float] = []
+        start = time.perf_counter()
+        asyncio.run(pairs(port, long, 2000, times))
+        soaked = time.perf_counter() - start
     ratios = [a / b for a, b in zip(*rates.values(), strict=True)]
     median, slow = np.quantile(times, [0.5, 0.99]).tolist()
     results: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The page, in a real browser: live figures, light and dark, on a phone, and nothing from outside."""
+"""The page, in a real browser: live, light and dark, on a phone, and nothing from outside."""
 
 from __future__ import annotations
 
@@ -8,23 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-
-pytest.importorskip("pyarrow")
-pytest.importorskip("starlette")
-httpx = pytest.importorskip("httpx")
-playwright = pytest.importorskip("playwright.sync_api")
-
-from support.serving import features, serving, stream
+from playwright import sync_api
+from support.serving import TOKEN, features, serving, stream
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
-TOKEN = "a-token-of-thirty-two-characters"
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as engine:
+    with sync_api.sync_playwright() as engine:
         options = {"executable_path": CHROMIUM, "args": ["--no-sandbox", "--disable-gpu"]}
         opened = engine.chromium.launch(**options)
         yield opened

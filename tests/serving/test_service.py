@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("pyarrow")
-
 from support.serving import Local, features, logged, run_of, same_bits, stream
 
 import jboost as jb
 from jboost.cli import main
 from jboost.serving import log as logs
+from jboost.serving import members, service
 from jboost.serving.log import Entry, Limits, Log, Question
 from jboost.serving.refusal import Refusal
 from jboost.serving.rows import Row
+
+pytest.importorskip("pyarrow")
 
 
 def feed(local: Local, xs: Any, ds: Any, start: int = 0) -> list[float]:
@@ -49,7 +49,7 @@ def test_a_crash_loses_no_bit(tmp_path: Path, model: str) -> None:
     error = np.square(np.float64(trace.prediction) - ds).mean()
     assert tally.mse[model] == pytest.approx(error) == local.stream.served.mse
     local.stop()
-    kept, kept_state, _ = jb.load(tmp_path / f"{model}.{model}.run")
+    _, kept_state, _ = jb.load(tmp_path / f"{model}.{model}.run")
     assert same_bits(kept_state, state)
 
 
@@ -69,7 +69,9 @@ def test_the_order_of_the_answers_is_that_of_the_run(tmp_path: Path) -> None:
 def test_batches_and_single_rows_give_the_same_bits(tmp_path: Path) -> None:
     xs, ds = stream(50)
     local = Local(tmp_path, intervals=0.9)
-    local.do([Row(features(x), None, float(d)) for x, d in zip(xs[:30], ds[:30], strict=True)], True)
+    local.do(
+        [Row(features(x), None, float(d)) for x, d in zip(xs[:30], ds[:30], strict=True)], True
+    )
     for x, d in zip(xs[30:], ds[30:], strict=True):
         local.answer(None, float(d), features(x))
     assert same_bits(local.state, run_of("newton", xs, ds, 0.9)[0])
@@ -165,7 +167,9 @@ def test_texts_and_times_are_those_of_a_file(tmp_path: Path, monkeypatch: Any) -
     answers = rng.normal(size=40).round(3).tolist()
     monkeypatch.chdir(tmp_path)
     header = ",".join([*rows[0], "y"])
-    lines = [",".join([*map(str, row.values()), str(d)]) for row, d in zip(rows, answers, strict=True)]
+    lines = [
+        ",".join([*map(str, row.values()), str(d)]) for row, d in zip(rows, answers, strict=True)
+    ]
     text = "\n".join([header, *lines]).replace("True", "true").replace("False", "false") + "\n"
     Path("first.csv").write_text("".join(text.splitlines(keepends=True)[:21]))
     Path("all.csv").write_text(text)
@@ -174,8 +178,6 @@ def test_texts_and_times_are_those_of_a_file(tmp_path: Path, monkeypatch: Any) -
     assert main(["run", "first.csv", *command, "all.run"]) == 0
     Path("rest.csv").write_text("\n".join([header, *text.splitlines()[21:]]) + "\n")
     assert main(["run", "rest.csv", "--checkpoint", "all.run", "--append"]) == 0
-
-    from jboost.serving import members
 
     local = Local(tmp_path / "state")
     member, account, _ = members.from_run(Path("first.run"))
@@ -203,7 +205,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     pages = database.execute("PRAGMA page_count").fetchone()[0]
     database.execute(f"PRAGMA max_page_count = {pages}")
     acknowledged = 5
-    with pytest.raises(Refusal, match="the log cannot be written: database or disk is full") as full:
+    with pytest.raises(Refusal, match="cannot be written: database or disk is full") as full:
         for i in range(5, 60):
             local.answer(None, float(ds[i]), features(xs[i]) | {"u": float(xs[i, 0])})
             acknowledged += 1
@@ -220,8 +222,6 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: Any) -> None:
-    from jboost.serving import service
-
     monkeypatch.setattr(service, "PATIENCE", 0.0)
 
     def full(*_: object, **__: object) -> None:

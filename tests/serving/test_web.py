@@ -8,30 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from support.serving import TOKEN, features, over_http, run_of, same_bits, service_of, stream
 
-pa = pytest.importorskip("pyarrow")
-pytest.importorskip("starlette")
-httpx = pytest.importorskip("httpx")
-
-from support.serving import features, over_http, run_of, same_bits, stream
-
-from jboost.serving import guard, members, openapi, rows, web
-from jboost.serving.accounts import Account
+from jboost.serving import guard, openapi, rows, web
 from jboost.serving.guard import Rules
-from jboost.serving.log import Limits
 from jboost.serving.metrics import Requests
-from jboost.serving.service import Options, Service
-
-TOKEN = "a-token-of-thirty-two-characters"
-
-
-def service_of(folder: Path, model: str = "newton", intervals: float | None = 0.9) -> Service:
-    service = Service(folder, Options(Limits()), lambda _: None)
-    asked = {"name": model, "settings": {}, "seed": None, "intervals": intervals}
-    member = members.anew(**asked)
-    service.add(model, "y", member, Account(model, member.coverage), {"anew": asked})
-    return service
+from jboost.serving.service import Service
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +29,7 @@ def served(tmp_path_factory: Any) -> Iterator[tuple[Service, Any]]:
 
 
 @pytest.fixture
-def client(served: tuple[Service, Any]) -> TestClient:
+def client(served: tuple[Service, Any]) -> Any:
     return served[1]
 
 

@@ -28,6 +28,7 @@ from jboost.serving.service import Options, Service
 from jboost.serving.writer import Job
 
 NAMES = ("u", "v", "w")
+TOKEN = "a-token-of-thirty-two-characters"
 
 
 def stream(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -56,6 +57,15 @@ def run_of(name: str, xs: Any, ds: Any, intervals: float | None = None) -> tuple
     key = jax.random.key(0) if model.needs_key else None
     xs, ds = np.asarray(xs, np.float32), np.asarray(ds, np.float32)
     return jb.run(model, xs, ds, key=key)
+
+
+def service_of(folder: Path, model: str = "newton", intervals: float | None = 0.9) -> Service:
+    """A service with one model that learns from nothing."""
+    service = Service(folder, Options(Limits()), lambda _: None)
+    asked = {"name": model, "settings": {}, "seed": None, "intervals": intervals}
+    member = members.anew(**asked)
+    service.add(model, "y", member, Account(model, member.coverage), {"anew": asked})
+    return service
 
 
 class Local:
