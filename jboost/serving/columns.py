@@ -7,7 +7,7 @@ with it is learned, so that x is that of a file which has the rows in the order 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -76,7 +76,7 @@ def _recognised(name: str, values: list[Any]) -> Column:
     return time or describe(name, column, LABEL)
 
 
-def refuse_other(allowed: Collection[str], target: str, rows: Sequence[Features]) -> None:
+def refuse_other(allowed: Set[str], target: str, rows: Sequence[Features]) -> None:
     """Refuse features that are not allowed."""
     for features in rows:
         if not features.keys() <= allowed:

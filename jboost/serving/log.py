@@ -58,7 +58,7 @@ class Entry(NamedTuple):
     """Answers that were committed together."""
 
     first: int  # how many answers of the stream came before
-    count: int
+    length: int  # how many these are
     rows: str  # JSON
 
 
@@ -82,11 +82,9 @@ class Log:
                     raise LogError(f"{path} is of another release: its format is not {FORMAT}")
         except sqlite3.Error as error:
             raise LogError(f"{path} cannot be used: {error}") from None
-        newest = (
-            "SELECT max((SELECT max(asked) FROM questions), (SELECT max(answered) FROM answered))"
-        )
+        newest = "SELECT (SELECT max(asked) FROM questions), (SELECT max(answered) FROM answered)"
         before = (self.get("clock"), *self._db.execute(newest).fetchone())
-        self._began = max(filter(None, before), default=0.0) - time.monotonic()
+        self._began = max(float(seconds or 0) for seconds in before) - time.monotonic()
         self.open: dict[str, int] = dict(self._db.execute(COUNTS))  # questions, by stream
         self.dropped = 0  # questions that gave way or expired
 

@@ -37,6 +37,11 @@ class Estimates(NamedTuple):
     low: np.ndarray | None  # None if the model has no intervals
     high: np.ndarray | None
 
+    def after(self, rows: int) -> Estimates:
+        """Return the estimates without those of the first rows."""
+        low, high = (None if bound is None else bound[rows:] for bound in self[1:])
+        return Estimates(self.prediction[rows:], low, high)
+
 
 class Member(NamedTuple):
     """A model, what it has learned, and how far that is. It never changes: there is a next one."""
@@ -55,7 +60,7 @@ class Member(NamedTuple):
     @property
     def coverage(self) -> float | None:
         """The part of the answers that its intervals are to hold; None if it has none."""
-        return float(self.model.coverage) if isinstance(self.model, Intervals) else None
+        return float(np.asarray(self.model.coverage)) if isinstance(self.model, Intervals) else None
 
     def with_columns(self, columns: Columns) -> Member:
         """Return the member that takes rows of these columns, before it has learned any."""

@@ -121,10 +121,10 @@ def _id(value: object, place: str) -> str:
 
 def _answer(fields: Mapping[str, Any], place: str) -> float:
     value = fields.get("answer")
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not abs(value) < LARGEST:
-        raise bad(f"{place}answer must be a number below {LARGEST:g} in size; got {shown(value)}")
-    return float(value)
+    is_flag = isinstance(value, bool)
+    if isinstance(value, (int, float)) and not is_flag and abs(value) < LARGEST:
+        return float(value)
+    raise bad(f"{place}answer must be a number below {LARGEST:g} in size; got {shown(value)}")
 
 
 def _features(features: object, place: str) -> Features:

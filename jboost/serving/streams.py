@@ -143,7 +143,7 @@ class Stream:
           placed: answers that :meth:`place` has made numbers of.
           asked: (n, r) the x of questions.
         """
-        rows = Pending(*([value for p in placed for value in p.pending[i]] for i in range(4)))
+        rows = _joined([p.pending for p in placed])
         answers = np.array(rows.answers, np.float64)
         members, counted = dict(now.members), Counted([], [], rows.features)
         estimates = None
@@ -161,7 +161,7 @@ class Stream:
             members[label], found = member.run(x, d)
             if leads:
                 n = len(learned)
-                estimates = Estimates(*(None if array is None else array[n:] for array in found))
+                estimates = found.after(n)
             if len(learned):
                 times = [instants for _, instants in encoded if instants is not None]
                 block = member.block(learned, found)
@@ -200,6 +200,18 @@ def with_columns(now: Now, columns: Columns) -> Now:
         for label, member in now.members.items()
     }
     return now._replace(members=members)
+
+
+def _joined(parts: Sequence[Pending]) -> Pending:
+    """Return the answers of several requests as one."""
+    if len(parts) == 1:
+        return parts[0]
+    return Pending(
+        [features for p in parts for features in p.features],
+        [answer for p in parts for answer in p.answers],
+        [name for p in parts for name in p.ids],
+        [prediction for p in parts for prediction in p.predictions],
+    )
 
 
 def entry_of(now: Now, pending: Sequence[Pending]) -> Entry:
