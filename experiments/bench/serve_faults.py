@@ -49,8 +49,12 @@ SILENT, SLOW = 10_000, 50
 # -- kills
 
 
-async def until_killed(port: int, turn: int, child: Any, seconds: float) -> list[str]:
-    """Send pairs while the server lives; the ids whose answers it acknowledged."""
+async def until_killed(port: int, turn: int, child: Any, moment: float) -> list[str]:
+    """Send pairs while the server lives; the ids whose answers it acknowledged.
+
+    It is killed ``moment`` after the first answers: the whole part counts answers, and the rest
+    is a part of the time that a few of them take.
+    """
     acknowledged: list[str] = []
     xs, ds = rows(MOST_PAIRS, seed=turn)
 
@@ -67,7 +71,9 @@ async def until_killed(port: int, turn: int, child: Any, seconds: float) -> list
                     await connection.post("/learn", answer(name, 0.0))
 
     async def kill() -> None:
-        await asyncio.sleep(seconds)
+        while len(acknowledged) < int(moment):
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.02 * (moment % 1))
         child.kill()
 
     await asyncio.gather(kill(), clients(port, CLIENTS, work))
@@ -89,8 +95,8 @@ def kills(count: int) -> dict[str, Any]:
         bar = Progress("kills", count)
         for turn in range(count):
             with started([*SERVE, *LONG], Path(folder)) as (port, child):
-                seconds = rng.uniform(0.05, 2.0)
-                acknowledged += asyncio.run(until_killed(port, turn, child, seconds))
+                moment = rng.uniform(1, 500)
+                acknowledged += asyncio.run(until_killed(port, turn, child, moment))
             bar.add(1, f"{len(acknowledged):,} answers")
         found = logged(Path(folder))
         with started([*SERVE, *LONG], Path(folder)):

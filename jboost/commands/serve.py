@@ -104,8 +104,9 @@ def run(args: argparse.Namespace) -> int:
             port = listening.getsockname()[1]
             host = f"[{args.host}]" if ":" in args.host else args.host
             names = ", ".join(opened.streams)
-            terminal.say(f"serving {names} on http://{host}:{port}, kept in {args.state}")
-            if not server.run(Web(opened, rules, args.largest_body * 2**20), listening):
+            text = f"serving {names} on http://{host}:{port}, kept in {args.state}"
+            served = Web(opened, rules, args.largest_body * 2**20)
+            if not server.run(served, listening, lambda: terminal.say(text)):
                 raise CommandError("the server could not start")
     terminal.say(f"stopped; go on with the same command, or jboost serve --state {args.state}")
     return terminal.DONE

@@ -144,15 +144,20 @@ def server_of(web: Web) -> Server:
     return Server(config, web.stopping.set)
 
 
-def run(web: Web, listening: socket.socket) -> bool:
-    """Serve until SIGTERM or SIGINT; then requests end, and the service is stopped.
+def run(web: Web, listening: socket.socket, announce: Callable[[], None]) -> bool:
+    """Serve until SIGTERM or SIGINT; then requests end.
 
-    Returns whether the server could start.
+    ``announce`` is called once the signals are heeded. Returns whether the server could start.
     """
     server = server_of(web)
-    # The server raises the signals again when it is done: by then there is nothing left to end.
+
+    def end(*_: object) -> None:
+        server.should_exit = True
+
+    # Until the server has handlers of its own, and when it raises the signals again at its end.
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, end)
+    announce()
     server.run(sockets=[listening])
     return server.started
 

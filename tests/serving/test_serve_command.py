@@ -178,6 +178,8 @@ def test_a_wrong_command_gets_a_sentence(
 def test_a_folder_of_other_settings_is_refused(tmp_path: Path, capsys: Any) -> None:
     with serving(tmp_path / "state", *ANEW):
         pass
+    with serving(tmp_path / "state") as server:  # ended before it could begin
+        assert server.stop() == 0
     for more in (["--set", "step_size=0.5"], ["--intervals", "0.9"]):
         command = ["serve", *ANEW, *more, "--state", str(tmp_path / "state"), "--port", "0"]
         assert main(command) == 2
