@@ -51,6 +51,7 @@ NAMES = [
     "auto",
     "Budget",
     "Delayed",
+    "Forecast",
     "Huber",
     "Pending",
     "Scored",
