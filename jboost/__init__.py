@@ -119,8 +119,8 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "BOA", "EWA", "NLMS", "NSGD", "SGD", "Bias", "BoostedTrees", "Budget", "Calendar", "DataReuse",
-    "Delayed", "Forecast", "ForwardNewton", "GaussNewton", "Gradient", "GrowingMemory", "Huber", "Impute",
-    "Intervals", "Lags", "Learner", "MLPoly", "Newton", "OnChange", "Past", "Pending",
+    "Delayed", "Forecast", "ForwardNewton", "GaussNewton", "Gradient", "GrowingMemory", "Huber",
+    "Impute", "Intervals", "Lags", "Learner", "MLPoly", "Newton", "OnChange", "Past", "Pending",
     "PiecewiseLinear", "PoissonReuse", "Polynomial", "RandomFourier", "RandomUpdate", "Refined",
     "Replay", "Scale", "ScaleAlike", "ScaleTarget", "Scored",
     "Select", "SelfTuning", "Transform", "Uniform", "WeightColumn", "Weighted", "ase", "auto",

@@ -1,6 +1,6 @@
 """Forecast: the next H answers of a stream, at every row, learned online."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,10 +14,10 @@ from jboost.core.products import matvec
 from jboost.forecasts import bands, given, mix, ring, rows, seasons, shared
 from jboost.forecasts.columns import checked_columns
 from jboost.forecasts.given import METHODS, Origin
-from jboost.forecasts.rows import Layout, Position
+from jboost.forecasts.rows import Inputs, Layout, Position
 from jboost.forecasts.seasons import RATES, Cycle
 from jboost.forecasts.state import ForecastState
-from jboost.forecasts.units import TARGETS, TWINS, Now, situations, twins
+from jboost.forecasts.units import TARGETS, TWINS, Now, situations, twins, unit_of
 from jboost.learners.newton import Newton
 from jboost.transforms.calendar import Calendar
 from jboost.transforms.past import Past
@@ -176,6 +176,7 @@ class Forecast(Learner):
             short=seasons.empty_table(slots[0], dtype),
             long=seasons.empty_table(slots[1], dtype),
             unlike=jnp.zeros((seasons.DAYS, seasons.DAYS), dtype),
+            kinds=jnp.zeros(seasons.DAYS, jnp.int32),
             usual=jnp.zeros(LAGS, dtype),
             fading=jnp.zeros((TWINS, len(MEMORIES)), dtype),
             situation=self._squares.init(3 + 2 * k, dtype),
@@ -201,14 +202,37 @@ class Forecast(Learner):
             )
         return r
 
-    def forecast(self, state: ForecastState) -> Array:
-        """Return the estimates of the next H answers, (H,)."""
-        return state.forecast
+    def forecast(self, state: ForecastState, ahead: ArrayLike | None = None) -> Array:
+        """Return the estimates of the next H answers, (H,).
 
-    def interval(self, state: ForecastState) -> tuple[Array, Array]:
-        """Return (low, high) for the next H answers, each (H,)."""
-        h = _unbounded(bands.half_widths(state.bands))
-        return state.forecast - h, state.forecast + h
+        ``ahead`` are the known columns at the next H rows, (H, k), where more is known of them now
+        than when the row was learned.
+        """
+        if ahead is None:
+            return state.forecast
+        ahead, layout = jnp.asarray(ahead, state.x.dtype).T, self._layout
+        if ahead.shape != (len(self.known), self.horizon):
+            shape = (self.horizon, len(self.known))
+            raise ValueError(
+                f"ahead must have shape {shape}, rows by known columns; got {ahead.T.shape}"
+            )
+        inputs = Inputs(
+            state.x, *rows.known_columns(layout, state.inputs, state.x, ahead), state.inputs
+        )
+        periods = state.short.period, state.long.period
+        position = rows.by_count(layout, periods, state.number - 1, state.x.dtype)
+        if self.calendar is not None and self._cycles is not None:
+            x = jnp.where(jnp.arange(len(state.x)) == self.calendar.column, state.time, 0)
+            row = jnp.concatenate([x, ahead.ravel()]), state.time - self.step, state.kinds
+            calendar = (layout, self.calendar, self.step, self._cycles)
+            position = rows.by_calendar(*calendar, *row, self.longest)
+        now = Now(inputs, state.short, state.long, state.targets)
+        return mix.mixed(state.mix, self._estimates(state, position, now)[0])
+
+    def interval(self, state: ForecastState, ahead: ArrayLike | None = None) -> tuple[Array, Array]:
+        """Return (low, high) for the next H answers, each (H,); ``ahead`` as in `forecast`."""
+        y, h = self.forecast(state, ahead), _unbounded(bands.half_widths(state.bands))
+        return y - h, y + h
 
     def predict(self, state: ForecastState, x: ArrayLike) -> Array:
         """Return :meth:`forecast`: x, which belongs to the next row, is not known yet."""
@@ -238,10 +262,11 @@ class Forecast(Learner):
         """Return where a row stands, and the state with the steps before it filled."""
         cycles, dtype = self._cycles, state.x.dtype
         if self.calendar is None or cycles is None:
-            return state, rows.by_count(self._layout, state.past, state.number, dtype)
-        begun = state.number > 0
+            periods = seasons.found_periods(state.past)
+            return state, rows.by_count(self._layout, periods, state.number, dtype)
+        begun, kinds = state.number > 0, seasons.kinds_of_days(state.unlike)
         calendar = (self._layout, self.calendar, self.step, cycles)
-        position = rows.by_calendar(*calendar, sample.raw, state.time, state.unlike, self.longest)
+        position = rows.by_calendar(*calendar, sample.raw, state.time, kinds, self.longest)
         position = position._replace(gap=jnp.where(begun, position.gap, 1))
         if not self.by_time:
             return state, position
@@ -280,10 +305,8 @@ class Forecast(Learner):
         short, long = state.short, state.long
         if self.calendar is None:
             short, long = map(seasons.for_period, (short, long), position.periods)
-        unit = state.targets.frame[1][0]  # of the logarithms: about 0 they are linear
-        unit = jnp.where(unit > 0, unit, 1)
-        targets = TARGETS.after(state.targets, twins(d[None], unit)[:, 0])
-        return Now(inputs, short, long, targets, unit)
+        targets = TARGETS.after(state.targets, twins(d[None], unit_of(state.targets))[:, 0])
+        return Now(inputs, short, long, targets)
 
     def _answered(
         self, state: ForecastState, sample: Sample, position: Position, now: Now
@@ -325,6 +348,7 @@ class Forecast(Learner):
             short=seasons.table_after(now.short, here[0][0], d, RATES[0]),
             long=seasons.table_after(now.long, here[1][0], d, RATES[1]),
             unlike=unlike,
+            kinds=seasons.kinds_of_days(state.unlike),  # by the rows before, as in `_caught_up`
             usual=jnp.concatenate([usual, state.usual[:-1]]),
             fading=state.fading + (difference - state.fading) / jnp.array([MEMORIES], dtype),
             situation=self._squares.learn(state.situation, of_row),
@@ -338,40 +362,16 @@ class Forecast(Learner):
         self, state: ForecastState, sample: Sample, position: Position, now: Now
     ) -> ForecastState:
         """Return the state after a row, with the forecast that is made at it."""
-        d, H = sample.d, self.horizon
-        of_day = seasons.looked_up(state.short, position.slots[0][1:], d)
-        by_table = seasons.looked_up(state.long, position.slots[1][1:], of_day)
-        x = situations(now.scaled(by_table)[0], now.scaled(of_day)[0], now.inputs.ahead)
-        unit = now.targets.frame[1][0]
-        usual = state.clipped(by_table + unit * matvec(x, state.situation.w))
-        ahead = jnp.arange(1, H + 1, dtype=jnp.int32)
-        ago = [seasons.a_season_before(state.past, p, ahead, d) for p in position.periods]
-
-        lags, in_units = now.scaled(state.past.answers[:LAGS]), now.scaled(usual)
-        waves = [seasons.waves(phase, n) for phase, n in zip(position.phases, WAVES, strict=True)]
-        others = jnp.concatenate([now.inputs.x, *waves])
-        at = ring.advanced(state.at, jnp.ones_like(state.at), H)
-        shared_state, given_state = state.shared, state.given
-        if shared_state != ():
-            differences = lags - now.scaled(state.usual)
-            parts = now.scaled(by_table), in_units, lags, differences, state.fading
-            same = jnp.concatenate([jnp.ones_like(d)[None], others, now.inputs.x**2])
-            products = differences[:, :1] * waves[0][None]
-            z = jnp.concatenate([*parts, jnp.stack([same] * TWINS), products], axis=1)
-            estimates, shared_state = shared.asked(self._squares, shared_state, at, z, sample)
-            learned = [*now.unscaled(in_units + estimates)]
-        else:
-            origin = Origin(lags[0], state.fading[0], others)
-            targets = [in_units[0], *(now.scaled(values)[0] for values in ago), *now.inputs.ahead]
-            memories = jnp.array(MEMORIES, d.dtype)
-            learner = self.learner or self._squares
-            question = (origin, jnp.stack(targets, axis=1), in_units[0], memories, sample.good)
-            estimates, given_state = given.asked(learner, given_state, at, *question)
-            learned = [now.unscaled(jnp.stack([y, y]))[0] for y in estimates]
-        naive = usual, by_table, jnp.full_like(usual, 1) * d, *ago
-        experts = jnp.stack([*map(state.clipped, learned), *naive], axis=1)
+        experts, question = self._estimates(state, position, now)
         forecast = mix.mixed(state.mix, experts)
         entry = jnp.column_stack([experts, forecast, bands.half_widths(state.bands)])
+        at = ring.advanced(state.at, jnp.ones_like(state.at), self.horizon)
+        shared_state, given_state = state.shared, state.given
+        if question.z is not None:
+            shared_state = shared.remembered(self._squares, shared_state, at, question.z, sample)
+        if question.origin is not None:
+            waiting = at, question.origin, question.targets, sample.good
+            given_state = given.remembered(given_state, *waiting)
         return state._replace(
             shared=shared_state,
             given=given_state,
@@ -380,6 +380,50 @@ class Forecast(Learner):
             valid=jnp.concatenate([jnp.ones(1, bool), state.valid[:-1]]),
             forecast=forecast,
         )
+
+    def _estimates(
+        self, state: ForecastState, position: Position, now: Now
+    ) -> tuple[Array, "_Question"]:
+        """Return what each expert says of the next H answers, (H, experts), and what it saw."""
+        last = state.past.answers[0]
+        of_day = seasons.looked_up(state.short, position.slots[0][1:], last)
+        by_table = seasons.looked_up(state.long, position.slots[1][1:], of_day)
+        x = situations(now.scaled(by_table)[0], now.scaled(of_day)[0], now.inputs.ahead)
+        difference = now.targets.frame[1][0] * matvec(x, state.situation.w)
+        usual = state.clipped(by_table + difference)
+        ahead = jnp.arange(1, self.horizon + 1, dtype=jnp.int32)
+        ago = [seasons.a_season_before(state.past, p, ahead, last) for p in position.periods]
+
+        lags, in_units = now.scaled(state.past.answers[:LAGS]), now.scaled(usual)
+        waves = [seasons.waves(phase, n) for phase, n in zip(position.phases, WAVES, strict=True)]
+        others = jnp.concatenate([now.inputs.x, *waves])
+        if state.shared != ():
+            differences = lags - now.scaled(state.usual)
+            of_answers = now.scaled(by_table), in_units, lags, differences, state.fading
+            of_row = jnp.concatenate([jnp.ones_like(last)[None], others, now.inputs.x**2])
+            products = differences[:, :1] * waves[0][None]
+            z = jnp.concatenate([*of_answers, jnp.stack([of_row] * TWINS), products], axis=1)
+            learned = [*now.unscaled(in_units + shared.estimates(state.shared, z))]
+            question = _Question(z=z)
+        else:
+            origin = Origin(lags[0], state.fading[0], others)
+            seasonal = [now.scaled(values)[0] for values in ago]
+            targets = jnp.stack([in_units[0], *seasonal, *now.inputs.ahead], axis=1)
+            seen = origin, targets, in_units[0], jnp.array(MEMORIES, last.dtype)
+            learner = self.learner or self._squares
+            found = given.estimates(learner, state.given, *seen)
+            learned = [now.unscaled(jnp.stack([y, y]))[0] for y in found]
+            question = _Question(origin=origin, targets=targets)
+        naive = usual, by_table, jnp.full_like(usual, 1) * last, *ago
+        return jnp.stack([*map(state.clipped, learned), *naive], axis=1), question
+
+
+class _Question(NamedTuple):
+    """What the learners saw of a row, which waits for the answers."""
+
+    z: Array | None = None  # the inputs of the least squares
+    origin: Origin | None = None  # the inputs of a learner, at the row
+    targets: Array | None = None  # and at the rows that follow
 
 
 def _unbounded(h: Array) -> Array:

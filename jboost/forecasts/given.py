@@ -74,26 +74,32 @@ def answered(
     return state._replace(direct=direct, recursive=recursive)
 
 
-def asked(
-    learner: Learner, state: GivenState, at: Array, origin: Origin, targets: Array, usual: Array,
-    memories: Array, counts: Array,
-) -> tuple[list[Array], GivenState]:  # fmt: skip
-    """Return the estimates of each method, (H,), and the state that remembers the row.
+def estimates(
+    learner: Learner, state: GivenState, origin: Origin, targets: Array, usual: Array,
+    memories: Array,
+) -> list[Array]:  # fmt: skip
+    """Return the estimates of each method, (H,).
 
     ``targets`` is (H, width); ``usual`` the usual answers, (H,), in the units of the learner.
     """
-    seen, estimates = jnp.concatenate(origin), []
+    seen, found = jnp.concatenate(origin), []
 
     def predict(learner: Learner, state: State, target: Array) -> Array:
         return learner.predict(state, jnp.concatenate([seen, target]))
 
     if state.direct != ():
-        direct = copies.each(predict, learner, len(usual), state.direct, targets)
-        estimates.append(usual + direct)
+        found.append(usual + copies.each(predict, learner, len(usual), state.direct, targets))
     if state.recursive != ():
-        estimates.append(_recursive(learner, state.recursive, origin, targets, usual, memories))
-    return estimates, state._replace(
-        origins=ring.pushed(state.origins, at, seen, counts),
+        found.append(_recursive(learner, state.recursive, origin, targets, usual, memories))
+    return found
+
+
+def remembered(
+    state: GivenState, at: Array, origin: Origin, targets: Array, counts: Array
+) -> GivenState:
+    """Return the state that waits for the answers of a row."""
+    return state._replace(
+        origins=ring.pushed(state.origins, at, jnp.concatenate(origin), counts),
         targets=ring.pushed(state.targets, at, targets, counts),
     )
 

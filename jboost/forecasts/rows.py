@@ -11,7 +11,6 @@ from jboost.core.numerics import usable
 from jboost.forecasts import seasons
 from jboost.forecasts.seasons import Cycle
 from jboost.transforms.calendar import Calendar
-from jboost.transforms.past import PastState
 from jboost.transforms.scale import Scale, Units
 
 INPUTS = Scale()
@@ -57,24 +56,34 @@ def inputs(layout: Layout, units: Units, before: Array, raw: Array) -> Inputs:
     scaled = jnp.where(usable(x), INPUTS.scaled(units, cleaned(x, x.dtype)), before)
     if layout.time is not None:  # times only grow: they serve the calendar alone
         scaled = jnp.where(jnp.arange(x.shape[0]) == layout.time, 0, scaled)
+    return Inputs(scaled, *known_columns(layout, units, scaled, ahead), units)
+
+
+def known_columns(layout: Layout, units: Units, scaled: Array, ahead: Array) -> tuple[Array, Array]:
+    """Return the known columns at a row, (k,), and at the next H, (k, H), in their units.
+
+    ``scaled`` are the inputs of the row in their units; ``ahead`` is not scaled.
+    """
     columns = [c for c in layout.known if c != layout.time]
-    chosen = [layout.known.index(c) for c in columns]
     if not columns:
-        none = jnp.zeros((0, layout.horizon), x.dtype)
-        return Inputs(scaled, none[:, 0], none, units)
+        none = jnp.zeros((0, layout.horizon), scaled.dtype)
+        return none[:, 0], none
     index = jnp.array(columns, jnp.int32)
-    of_columns = jax.tree.map(lambda a: a[index], units)
-    now = scaled[index]
-    values = ahead[jnp.array(chosen, jnp.int32)].T  # (H, k)
-    in_units = jax.vmap(lambda row: INPUTS.scaled(of_columns, cleaned(row, x.dtype)))(values)
-    return Inputs(scaled, now, jnp.where(usable(values), in_units, now[None]).T, units)
+    chosen = jnp.array([layout.known.index(c) for c in columns], jnp.int32)
+    of_columns, now = jax.tree.map(lambda a: a[index], units), scaled[index]
+    values = ahead[chosen].T  # (H, k)
+    in_units = jax.vmap(lambda v: INPUTS.scaled(of_columns, cleaned(v, v.dtype)))(values)
+    return now, jnp.where(usable(values), in_units, now[None]).T
 
 
 def by_calendar(
     layout: Layout, calendar: Calendar, step: float, cycles: tuple[Cycle, Cycle],
-    raw: Array, before: Array, unlike: Array, longest: int,
+    raw: Array, before: Array, kinds: Array, longest: int,
 ) -> Position:  # fmt: skip
-    """Return the position of a row that has a time; ``before`` is the time of the row before."""
+    """Return the position of a row that has a time.
+
+    ``before`` is the time of the row before, and ``kinds`` are the kinds of the weekdays.
+    """
     x, ahead = layout.split(raw)
     t = x[calendar.column]
     t = jnp.where(usable(t), cleaned(t, x.dtype), before + step)
@@ -90,14 +99,15 @@ def by_calendar(
         for slots, cycle in zip((short, long), cycles, strict=True)
     )
     if cycles[0].name == "day":
-        short = short + cycles[0].slots * seasons.kinds_of_days(unlike)[long // cycles[0].slots]
+        short = short + cycles[0].slots * kinds[long // cycles[0].slots]
     rows = (jnp.asarray(c.rows if c.rows <= longest else 0, jnp.int32) for c in cycles)
     return Position(t, gap, (short, long), tuple(rows), phases)  # type: ignore[arg-type]
 
 
-def by_count(layout: Layout, past: PastState, number: Array, dtype: jnp.dtype) -> Position:
+def by_count(
+    layout: Layout, periods: tuple[Array, Array], number: Array, dtype: jnp.dtype
+) -> Position:
     """Return the position of a row of a stream without times; ``number`` is that of the row."""
-    periods = seasons.found_periods(past)
     numbers = number + jnp.arange(layout.horizon + 1, dtype=jnp.int32)
     slots = tuple(numbers % jnp.maximum(period, 1) for period in periods)
     phases = tuple(

@@ -61,10 +61,15 @@ def answered(state: SharedState, at: Array, d: Array, counts: Array) -> SharedSt
     return state._replace(W=W, size=usual, answers=answers)
 
 
-def asked(
+def estimates(state: SharedState, z: Array) -> Array:
+    """Return the estimates of all horizons at the inputs z, (n, r), as (n, H)."""
+    return jax.vmap(matvec)(state.W, z)
+
+
+def remembered(
     newton: Newton, state: SharedState, at: Array, z: Array, sample: Sample
-) -> tuple[Array, SharedState]:
-    """Return the estimates at the inputs z, (n, r), as (n, H), and the state that remembers z."""
+) -> SharedState:
+    """Return the state that waits for the answers to the inputs z."""
 
     def learn(covariance: NewtonState, z: Array) -> NewtonState:
         unit = sample.replace(raw=z, d=jnp.ones_like(sample.d), takes_missing=False)
@@ -72,9 +77,8 @@ def asked(
 
     learned = jax.vmap(learn)(state.covariance, z)
     gain, covariance = learned.w, learned._replace(w=state.covariance.w)  # from w = 0 and d = 1
-    after = state._replace(
+    return state._replace(
         covariance=covariance,
         z=ring.pushed(state.z, at, z, sample.good),
         gains=ring.pushed(state.gains, at, gain, sample.good),
     )
-    return jax.vmap(matvec)(state.W, z), after

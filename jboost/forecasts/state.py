@@ -30,6 +30,7 @@ class ForecastState(NamedTuple):
     short: Table  # the usual answers of the short cycle
     long: Table  # the usual answers of the long cycle
     unlike: Array  # how unlike weekdays are, (7, 7)
+    kinds: Array  # the kinds of the weekdays at the latest row, (7,), int32
     usual: Array  # what was usual for the latest answers, newest first, (LAGS,)
     fading: Array  # what the latest answers differed from that, (TWINS, len(MEMORIES))
     situation: NewtonState  # least squares of an answer by tables and known columns of its row

@@ -25,7 +25,11 @@ class Now(NamedTuple):
     short: Table
     long: Table
     targets: Units
-    unit: Array  # of the logarithms
+
+    @property
+    def unit(self) -> Array:
+        """The unit of the logarithms: answers well below it are as good as linear."""
+        return unit_of(self.targets)
 
     def scaled(self, values: Array) -> Array:
         """Return answers (n,) in units of their deviations, for each twin, (TWINS, n)."""
@@ -39,6 +43,12 @@ class Now(NamedTuple):
         level, log = m + s * scaled
         size = jnp.expm1(jnp.minimum(jnp.abs(log), LARGEST_EXPONENT))
         return jnp.stack([level, self.unit * jnp.sign(log) * size])
+
+
+def unit_of(targets: Units) -> Array:
+    """Return the deviation of the answers, 1 before there is any."""
+    deviation = targets.frame[1][0]
+    return jnp.where(deviation > 0, deviation, 1)
 
 
 def twins(values: Array, unit: Array) -> Array:

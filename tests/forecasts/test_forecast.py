@@ -224,3 +224,17 @@ def test_what_cannot_be_is_refused_with_a_sentence():
         with_known(xs, [3], H)
     with pytest.raises(TypeError, match="does not forecast"):
         jb.SGD(0.1).due(None, None)
+
+
+@EACH
+def test_a_forecast_can_be_made_again_with_what_is_known_later(model):
+    xs, ds = stream(model)
+    state, trace = jb.run(model, xs, ds)
+    k = len(model.known)
+    ahead = xs[-1, 3:].reshape(k, H).T
+    np.testing.assert_allclose(model.forecast(state, ahead), trace.prediction[-1], rtol=1e-5)
+    if k:
+        ahead[:, 1] = 1 - ahead[:, 1]
+        assert (np.abs(model.forecast(state, ahead) - trace.prediction[-1]) > 0.1).all()
+    with pytest.raises(ValueError, match=rf"ahead must have shape \(3, {k}\)"):
+        model.forecast(state, np.zeros((2, k + 1)))
