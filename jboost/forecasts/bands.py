@@ -39,6 +39,11 @@ def half_widths(state: BandsState) -> Array:
     return jnp.where(state.scale.known, jnp.minimum(h, LARGEST), LARGEST)
 
 
+def unbounded(h: Array) -> Array:
+    """Return half widths as they are told: infinite before the first error."""
+    return jnp.where(h < LARGEST, h, jnp.inf)
+
+
 def after(
     state: BandsState, coverage: Number, e: Array, half_width: Array, counts: Array
 ) -> BandsState:

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 
 from jboost.core import DType, Key, Learner, Number, Sample, State, checks, model, static
 from jboost.core.learner import instance
-from jboost.core.numerics import LARGEST, dtype_of
+from jboost.core.numerics import dtype_of
 from jboost.core.products import matvec
 from jboost.forecasts import bands, given, mix, ring, rows, seasons, shared
 from jboost.forecasts.columns import checked_columns
@@ -231,7 +231,7 @@ class Forecast(Learner):
 
     def interval(self, state: ForecastState, ahead: ArrayLike | None = None) -> tuple[Array, Array]:
         """Return (low, high) for the next H answers, each (H,); ``ahead`` as in `forecast`."""
-        y, h = self.forecast(state, ahead), _unbounded(bands.half_widths(state.bands))
+        y, h = self.forecast(state, ahead), bands.unbounded(bands.half_widths(state.bands))
         return y - h, y + h
 
     def predict(self, state: ForecastState, x: ArrayLike) -> Array:
@@ -255,7 +255,7 @@ class Forecast(Learner):
         state, position = self._caught_up(state, sample)
         estimates = ring.by_age(state.estimates, state.at)
         there = state.valid & sample.counts & (position.gap > 0)
-        h = jnp.where(there, _unbounded(estimates[:, -1]), jnp.nan)
+        h = jnp.where(there, bands.unbounded(estimates[:, -1]), jnp.nan)
         return jnp.where(there, estimates[:, -2], jnp.nan), h
 
     def _caught_up(self, state: ForecastState, sample: Sample) -> tuple[ForecastState, Position]:
@@ -424,10 +424,6 @@ class _Question(NamedTuple):
     z: Array | None = None  # the inputs of the least squares
     origin: Origin | None = None  # the inputs of a learner, at the row
     targets: Array | None = None  # and at the rows that follow
-
-
-def _unbounded(h: Array) -> Array:
-    return jnp.where(h < LARGEST, h, jnp.inf)
 
 
 def _checked_step(name: str, value: object) -> float:
