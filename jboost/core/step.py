@@ -40,7 +40,7 @@ class Trace(NamedTuple):
     observed: Any  # what `observe` returned, stacked; None without it
     # Of a forecaster: what was forecast of each row, 1 … H rows before it, NaN where nothing was,
     # (T, H). None for any other model.
-    due: Array | None = None
+    due: Any = None
 
     def _repr_html_(self) -> str:
         skipped = f"nothing was learned from {int(self.skipped.sum()):,}"

@@ -51,10 +51,8 @@ def columns_of(columns: Columns, names: Sequence[str], label: str) -> list[int]:
     for column in columns.inputs:
         if column.name in names:
             if column.kind == "time":
-                advice = "times are known anyway: --time names the column"
-                raise DataError(
-                    f"{column.name!r} holds times, and --known is for other columns; {advice}"
-                )
+                advice = "times are known anyway, and --time names the column"
+                raise DataError(f"--known is no column of times, as {column.name!r} is", advice)
             numbers += range(at, at + column.width)
         at += column.width
     return numbers
