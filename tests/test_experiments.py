@@ -26,7 +26,7 @@ PAPER = (
     *("text_claims", "trees", "tree_family", "all"),
 )
 BENCH = (
-    *("accuracy", "accuracy_peers", "auto_streams", "baselines", "combiners", "fleets"),
+    *("accuracy", "accuracy_peers", "auto_streams", "baselines", "combiners", "fleets", "forecast"),
     *("intervals", "nonlinear", "prediction", "real_streams", "soak", "speed", "sweeps", "tuning"),
 )
 SCRIPTS = (*(f"paper/{name}.py" for name in PAPER), *(f"bench/{name}.py" for name in BENCH))

@@ -30,7 +30,15 @@ class OnlineForecaster(BaseForecaster):
     longest : int
         The longest season in rows that is looked for.
     coverage : float
-        The part of the answers that is to lie inside the intervals of ``predict_interval``.
+        The part of the answers that is to lie inside the intervals of ``model_.interval``.
+
+    Examples
+    --------
+    >>> from jboost.adapters.sktime import OnlineForecaster
+    >>> y = pd.Series(np.arange(200) % 5, dtype=float)
+    >>> forecaster = OnlineForecaster(horizon=3, longest=30).fit(y)
+    >>> [round(value) for value in forecaster.predict([1, 2, 3])]
+    [0, 1, 2]
     """
 
     _tags = {  # noqa: RUF012  (sktime reads a dict)
@@ -41,10 +49,8 @@ class OnlineForecaster(BaseForecaster):
         "y_inner_mtype": "pd.Series",
         "X_inner_mtype": "pd.DataFrame",
         "capability:exogenous": True,
-        "ignores-exogeneous-X": False,
         "requires-fh-in-fit": False,
         "capability:missing_values": True,
-        "handles-missing-data": True,
         "capability:insample": False,
         "capability:pred_int": False,
     }
@@ -111,4 +117,4 @@ class OnlineForecaster(BaseForecaster):
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
         """Return settings that sktime tests with."""
-        return [{"horizon": 6, "longest": 8}]
+        return [{"horizon": 6, "longest": 8}, {"horizon": 5, "longest": 12, "coverage": 0.8}]
