@@ -92,7 +92,7 @@ def ase_curves(
 
 def fan(
     forecast: ArrayLike, low: ArrayLike | None = None, high: ArrayLike | None = None, *,
-    past: ArrayLike = (), answers: ArrayLike | None = None, ax: Axes | None = None,
+    past: ArrayLike | None = None, answers: ArrayLike | None = None, ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
     """Draw a forecast after the answers before it, with its intervals.
 
@@ -107,14 +107,15 @@ def fan(
     >>> [line.get_label() for line in ax.lines]
     ['answers', 'forecast']
     """
-    ax, past = axes_or_new(ax), np.asarray(past, np.float64)
+    ax, past = axes_or_new(ax), np.asarray(() if past is None else past, np.float64)
     y = np.asarray(forecast, np.float64)
     ahead = np.arange(1, len(y) + 1)
     came = past if answers is None else np.append(past, np.asarray(answers, np.float64))
     ax.plot(np.arange(len(came)) - len(past) + 1, came, label="answers", **STYLES[0])
     if low is not None and high is not None:
-        ends = (np.asarray(end, np.float64) for end in (low, high))
-        ax.fill_between(ahead, *ends, color="#56B4E9", alpha=0.4, linewidth=0, label="interval")
+        low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
+        style = {"color": "#56B4E9", "alpha": 0.4, "linewidth": 0, "label": "interval"}
+        ax.fill_between(ahead, low, high, **style)
     ax.plot(ahead, y, label="forecast", **STYLES[1])
     return _finished(ax, "rows after the forecast", "the answers and their forecast")
 

@@ -30,8 +30,8 @@ TUNED = 0.1  # the part of the rows that river's settings are chosen on
 def lightgbm(series: Series) -> np.ndarray:
     """Return the forecasts of skforecast's direct LightGBM, (origins, H)."""
     import pandas as pd
-    from lightgbm import LGBMRegressor
-    from skforecast.direct import ForecasterDirect
+    from lightgbm import LGBMRegressor  # pyright: ignore[reportMissingImports]
+    from skforecast.direct import ForecasterDirect  # pyright: ignore[reportMissingImports]
 
     H, day = series.horizon, series.day
     clock = np.column_stack([series.time % 24, series.time // 24 % 7])
@@ -97,7 +97,7 @@ def river(series: Series) -> np.ndarray:
 
 def mstl(series: Series) -> np.ndarray:
     """Return the forecasts of statsforecast's MSTL with AutoETS."""
-    from statsforecast.models import MSTL, AutoETS
+    from statsforecast.models import MSTL, AutoETS  # pyright: ignore[reportMissingImports]
 
     rows, forecasts = 8 * 7 * series.day, []
     for origin in series.origins.tolist():

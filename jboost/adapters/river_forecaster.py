@@ -94,7 +94,7 @@ class OnlineForecaster(Forecaster):
 
     def _row(self, x: Mapping[Any, Any] | None) -> np.ndarray:
         """Return the features of a row as numbers, NaN where one is missing."""
-        values = [(x or {}).get(name) for name in self._names or []]
+        values: list[Any] = [(x or {}).get(name) for name in self._names or []]
         numbers = [float(value) if _is_number(value) else np.nan for value in values]
         return np.array(numbers or [0.0])
 

@@ -12,7 +12,9 @@ from jboost.running.run import run
 
 extras.need("sktime", "sktime")
 import pandas as pd  # noqa: E402
-from sktime.forecasting.base import BaseForecaster  # noqa: E402
+from sktime.forecasting.base import (  # noqa: E402  # pyright: ignore[reportMissingImports]
+    BaseForecaster,
+)
 
 
 class OnlineForecaster(BaseForecaster):
@@ -34,6 +36,7 @@ class OnlineForecaster(BaseForecaster):
 
     Examples
     --------
+    >>> import numpy as np, pandas as pd
     >>> from jboost.adapters.sktime import OnlineForecaster
     >>> y = pd.Series(np.arange(200) % 5, dtype=float)
     >>> forecaster = OnlineForecaster(horizon=3, longest=30).fit(y)
@@ -77,7 +80,7 @@ class OnlineForecaster(BaseForecaster):
             longest=self.longest,
             coverage=self.coverage,
         )
-        self.state_ = None
+        self.state_: Any = None
         self._learn(y, X)
         return self
 

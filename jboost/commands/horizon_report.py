@@ -82,7 +82,7 @@ def _sentences(done: Forecasting) -> list[str]:
     said_of_run = [text]
     if done.intervals and account.bounded.any():
         low, high = np.nanmin(account.coverage), np.nanmax(account.coverage)
-        wish = f"{float(done.model.coverage):.4g} intervals"
+        wish = f"{done.model.coverage:.4g} intervals"
         said_of_run.append(f"{wish}: {low:.1%} to {high:.1%} of the answers inside, by horizon")
     best = min(account.mae, key=lambda name: account.mae[name])
     if best != done.name and account.mae[best] < account.mae[done.name]:

@@ -137,17 +137,11 @@ class Fleet:
             )
             words, trace = run(self._spec, self.model, self._key_words, words, block)[0]
             calls.append((rows, is_row, trace))
-        joined: list[np.ndarray | None] = [None] * len(Trace._fields)
-        for rows, is_row, trace in calls:  # only now: to read a trace is to wait for its call
-            for i, values in enumerate(trace):
-                if values is not None:
-                    of_call = np.asarray(values)[is_row]
-                    shape = (len(streams), *of_call.shape[1:])
-                    array = joined[i] = (
-                        np.empty(shape, of_call.dtype) if joined[i] is None else joined[i]
-                    )
-                    array[rows[is_row]] = of_call
-        return FleetState(words), Trace(*(a if a is None else jnp.asarray(a) for a in joined))
+        # Only now: to read a trace is to wait for its call.
+        parts = [jax.tree.map(lambda a, at=at: np.asarray(a)[at], trace) for _, at, trace in calls]
+        order = np.argsort(np.concatenate([rows[is_row] for rows, is_row, _ in calls]))
+        joined = jax.tree.map(lambda *a: jnp.asarray(np.concatenate(a)[order]), *parts)
+        return FleetState(words), joined
 
     def states(self, state: FleetState, ids: ArrayLike | Sequence[int] | None = None) -> State:
         """Return the model's states of the named streams, or of all, stacked for ``save``."""

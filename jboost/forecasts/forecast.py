@@ -369,7 +369,7 @@ class Forecast(Learner):
         shared_state, given_state = state.shared, state.given
         if question.z is not None:
             shared_state = shared.remembered(self._squares, shared_state, at, question.z, sample)
-        if question.origin is not None:
+        if question.origin is not None and question.targets is not None:
             waiting = at, question.origin, question.targets, sample.good
             given_state = given.remembered(given_state, *waiting)
         return state._replace(

@@ -25,7 +25,7 @@ def test_river_gets_the_numbers_of_a_run():
     state, trace = jb.run(model, xs.astype(np.float32), y.astype(np.float32))
     assert forecaster.forecast(3) == trace.prediction[-1].tolist()
     ahead = [{"b": value} for value in (1.0, -1.0, 0.5)]
-    expected = model.forecast(state, [[1.0], [-1.0], [0.5]])
+    expected = model.forecast(state, np.array([[1.0], [-1.0], [0.5]]))
     np.testing.assert_allclose(forecaster.forecast(2, ahead), expected[:2], rtol=1e-5)
     with pytest.raises(ValueError, match=r"make an OnlineForecaster\(horizon=4\)"):
         forecaster.forecast(4)
@@ -44,10 +44,9 @@ def test_rivers_evaluation_takes_it_and_finds_it_better_than_holt_winters():
 
 
 def test_sktime_accepts_it():
-    pytest.importorskip("sktime")
-    from sktime.utils.estimator_checks import check_estimator
+    checks = pytest.importorskip("sktime.utils.estimator_checks")
 
     from jboost.adapters.sktime import OnlineForecaster as Forecaster
 
-    results = check_estimator(Forecaster, raise_exceptions=True, verbose=False)
+    results = checks.check_estimator(Forecaster, raise_exceptions=True, verbose=False)
     assert {*results.values()} == {"PASSED"}

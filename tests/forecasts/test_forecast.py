@@ -220,7 +220,8 @@ def test_what_cannot_be_is_refused_with_a_sentence():
     wrongs += [{"step": 0}, {"horizon": 0}, {"method": "both"}, {"coverage": 1}, {"calendar": 3}]
     for wrong in wrongs:
         with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
-            jb.Forecast(**{"horizon": 3} | wrong)
+            settings: dict[str, Any] = {"horizon": 3} | wrong
+            jb.Forecast(**settings)
     with pytest.raises(ValueError, match="known must be columns below 3"):
         with_known(xs, [3], H)
     with pytest.raises(TypeError, match="does not forecast"):
