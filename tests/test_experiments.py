@@ -26,7 +26,7 @@ PAPER = (
     *("text_claims", "trees", "tree_family", "all"),
 )
 BENCH = (
-    *("accuracy", "accuracy_peers", "auto_streams", "baselines", "combiners", "fleets"),
+    *("accuracy", "accuracy_peers", "auto_streams", "baselines", "combiners", "fleets", "forecast"),
     *("intervals", "nonlinear", "prediction", "real_streams", "serve_faults", "serve_load"),
     *("soak", "speed", "sweeps", "tuning"),
 )

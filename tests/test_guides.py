@@ -14,6 +14,7 @@ GUIDES = (
     "auto.md",
     "sweeps.md",
     "fleets.md",
+    "forecasts.md",
     "tuning.md",
     "prediction.md",
     "real_stream.md",
