@@ -14,13 +14,16 @@ GUIDES = (
     "auto.md",
     "sweeps.md",
     "fleets.md",
+    "forecasts.md",
     "tuning.md",
     "prediction.md",
     "real_stream.md",
+    "serve.md",
     "from_other_libraries.md",
 )
 NEEDED = {
     "real_stream.md": ("pyarrow",),
+    "serve.md": ("starlette", "uvicorn", "httpx"),
     "from_other_libraries.md": ("padasip", "river", "sklearn"),
 }
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
