@@ -19,6 +19,7 @@ import numpy as np
 import jboost as jb
 from experiments.shared import sets
 from experiments.shared.experiment import Experiment
+from jboost.core import extras
 from jboost.fleets.averages import average
 
 BSGD = jb.bsgd_wu(5, target_mse=0.01, step_size=0.1)
@@ -85,10 +86,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 def over_ray(rows: int, keys: int) -> dict[str, Any]:
     """Run the same blocks in this process, and over one and two workers of Ray."""
-    try:
-        import ray
-    except ModuleNotFoundError:
-        return {}
+    ray = extras.need("ray", "ray")
     from jboost.fleets.ray import Fleet
 
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)

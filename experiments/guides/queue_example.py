@@ -118,8 +118,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     sent, model = messages(args.rows, 50, 3), jb.NLMS(0.1)
     queue, moments = Queue(sent, 64, seed=1), random.Random(2)
     with tempfile.TemporaryDirectory() as folder:
+        consumer = Consumer(jb.Fleet(model, 2), folder)
         for crash in range(args.crashes + 1):
-            consumer = Consumer(jb.Fleet(model, 2), folder)
+            consumer = Consumer(jb.Fleet(model, 2), folder)  # it starts again
             lives = moments.randint(10, 60) if crash < args.crashes else None
             for number, batch in enumerate(queue.deliver()):
                 if number == lives:
@@ -128,9 +129,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         consumer.keep(queue.acknowledge)
     whole = jb.Fleet(model, 2)
     order = sorted(sent, key=lambda m: (m.partition, m.offset))
-    expected = whole.learn(
-        whole.init(), [m.name for m in order], [m.x for m in order], [m.d for m in order]
-    )
+    xs, ds = np.array([m.x for m in order]), np.array([m.d for m in order])
+    expected = whole.learn(whole.init(), [m.name for m in order], xs, ds)
     names = whole.names(expected)
     same = np.array_equal(
         whole.states(expected, names).w, consumer.fleet.states(consumer.state, names).w

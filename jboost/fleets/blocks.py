@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import jax
 import numpy as np
-from jax.typing import ArrayLike
+from numpy.typing import ArrayLike
 
 from jboost.core.step import Trace
 from jboost.fleets.loops import LENGTHS, compiled_lengths
@@ -36,6 +36,8 @@ def calls(
 
 def compact(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the different numbers, of each row its place among them, and a row of each number."""
+    if not len(numbers):
+        return numbers, numbers, numbers
     low = int(numbers.min())
     span = int(numbers.max()) - low + 1
     if span > SPREAD * len(numbers):

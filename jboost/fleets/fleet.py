@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
+from numpy.typing import ArrayLike
 
 from jboost.checkpoints.atomic import PathLike
 from jboost.core import DType, Key, Learner, State, checks
