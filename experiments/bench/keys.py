@@ -160,7 +160,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     results["starts"] = starts()
     print(f"starts: {results['starts']}", flush=True)
     if not experiment.quick:
-        results["ray"] = over_ray(experiment.size(10, 2) * BLOCK, experiment.size(20_000, 100))
+        results["ray"] = over_ray(10 * BLOCK, 2_000)
         print(f"ray: {results['ray']}")
     experiment.write({"block": BLOCK, "cores": os.cpu_count(), "jax": jax.__version__}, results)
 

@@ -140,19 +140,23 @@ class Fleet:
         column = names_of("names", names, len(inputs))
         hashed = hashes(column)
         directory, count, marks = state.directory, state.count, state.marks
-        arrays, rows, traces = state.streams.arrays, state.rows, []
+        arrays, rows, traces = state.streams.arrays, state.rows + len(inputs), []
         with arrays.changing(state.version) as change:
             for first in range(0, len(inputs), self._most):
                 chunk = slice(first, first + self._most)
                 part = column.take(chunk), hashed[chunk]
                 directory, numbers, before = self._numbers(directory, count, *part)
                 count = max(count, int(numbers.max()) + 1)
-                block = (inputs[chunk], targets[chunk], hashed[chunk])
-                traces += self._program.run(
-                    state.streams, change, numbers, before, block, (first, rows), observe
-                )
+                for piece in blocks.pieces(numbers, 4 * self.width):
+                    at = slice(first + piece.start, first + piece.stop)
+                    block = (inputs[at], targets[at], hashed[at])
+                    begin = (at.start, state.rows + at.start)
+                    streams = numbers[piece]
+                    traces += self._program.run(
+                        state.streams, change, streams, before, block, begin, observe
+                    )
+                    before = max(before, int(streams.max()) + 1)
                 marks = self._marked(marks, numbers, count)
-                rows += len(numbers)
             trace = blocks.joined(traces, len(inputs))
         new = FleetState(directory, count, rows, None, state.streams, change.version, marks)
         return new, trace

@@ -10,7 +10,8 @@ import pytest
 import jboost as jb
 from jboost.engine.packing import Packing
 from jboost.engine.pieces import samples_per_call
-from jboost.fleets import loops
+from jboost.fleets import blocks, loops
+from jboost.fleets.averages import average
 from jboost.fleets.fleet import Fleet
 
 KEY = jax.random.key(4)
@@ -78,8 +79,8 @@ def test_blocks_may_be_cut_anywhere():
     ids, xs, ds = arrivals()
     fleet = Fleet(MODELS["RU"], R, key=KEY)
     state, trace = run_in_blocks(fleet, 1, ids, xs, ds)
-    for blocks in (2, 5):
-        again, pieces = run_in_blocks(fleet, blocks, ids, xs, ds)
+    for count in (2, 5):
+        again, pieces = run_in_blocks(fleet, count, ids, xs, ds)
         np.testing.assert_array_equal(again.words, state.words)
         assert fleet.names(again) == fleet.names(state) == [*dict.fromkeys(ids.tolist())]
         np.testing.assert_array_equal(pieces.prediction, trace.prediction)
@@ -204,6 +205,40 @@ def test_several_targets_intervals_and_delays_work_inside():
 
 def observe_prediction(state, info):
     return info.prediction
+
+
+def test_large_states_are_gathered_in_pieces(monkeypatch):
+    ids, xs, ds = arrivals(200)
+    fleet = Fleet(jb.SGD(0.1), R)
+    state, trace = fleet.run(fleet.init(), ids, xs, ds)
+    for streams in (1, 20):
+        monkeypatch.setattr(blocks, "LARGEST", streams * 4 * fleet.width)
+        assert len([*blocks.pieces(ids, 4 * fleet.width)]) > 8  # of sixteen rows
+        again, pieces = fleet.run(fleet.init(), ids, xs, ds)
+        np.testing.assert_array_equal(again.words, state.words)
+        np.testing.assert_array_equal(pieces.prediction, trace.prediction)
+
+
+def test_an_average_is_a_start_of_linear_learners_only():
+    ids, xs, ds = arrivals(100)
+    model = jb.pipeline(jb.Bias(), jb.Newton(0.99, 0.1))
+    fleet = Fleet(model, R)
+    state, _ = fleet.run(fleet.init(), ids, xs, ds)
+    states = fleet.states(state)
+    start = average(model, states)
+    leaves = jax.tree_util.tree_leaves_with_path(start)
+    fresh, stacked = jax.tree.leaves(model.init(R)), jax.tree.leaves(states)
+    for (path, leaf), first, each in zip(leaves, fresh, stacked, strict=True):
+        weights = getattr(path[-1], "name", "") == "w"
+        expected = np.mean(np.asarray(each, np.float64), axis=0) if weights else first
+        np.testing.assert_allclose(leaf, expected, rtol=1e-6)
+    Fleet(model, R, start=start)
+    with pytest.raises(ValueError, match="model must have linear learners in it"):
+        average(jb.EWA(0.1), jax.tree.map(lambda a: jnp.stack([a, a]), jb.EWA(0.1).init(3)))
+    with pytest.raises(ValueError, match="model must not draw"):
+        average(MODELS["RU"], states)
+    with pytest.raises(ValueError, match="states must be stacked"):
+        average(model, model.init(R))
 
 
 def test_a_row_copies_no_states_of_other_streams():
