@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from experiments.bench import accuracy_limits, soak
+from experiments.bench import accuracy_limits, keys_report, soak
 from experiments.shared.markdown import Record, marked, number, run_line, short, table
 
 WIDTHS = (3, 21, 90)
@@ -375,6 +375,8 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
         "targets": targets(prediction),
         "outliers": outliers(prediction),
         "soak": soak.table(record("soak")["results"]),
+        "keys": keys_report.table(record("keys")),
+        "keys, plan": keys_report.plan(record("keys")),
         "forecasts": forecasts(record("forecast")),
         "forecast limits": forecast_limits(record("forecast")),
         "tuning": tuning_requirements(tuning),

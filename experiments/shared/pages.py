@@ -24,6 +24,7 @@ PAGES = (
     EXPERIMENTS / "bench" / "parts.md",
     EXPERIMENTS / "bench" / "speed.md",
     EXPERIMENTS / "bench" / "trust.md",
+    EXPERIMENTS / "guides" / "fleet_deployment.md",
     EXPERIMENTS / "guides" / "prediction.md",
     EXPERIMENTS / "guides" / "tuning.md",
 )

@@ -123,30 +123,30 @@ def _run(args: argparse.Namespace, folder: str | None, before: KeyedRun | None) 
                 "--set is for a --model, and the least squares have none", WRONG_USAGE
             )
         seed = args.seed or 0
-        kept = KeyedRun(args.key, name, chosen, args.intervals, seed, missing, {}, args.horizon)
+        plan = KeyedRun(args.key, name, chosen, args.intervals, seed, missing, {}, args.horizon)
         source = options.source_of(args, None, missing)
         outcome.say_columns(source.columns)
     else:
-        kept = before
-        if args.key != kept.key:
-            raise CommandError(f"the run to go on with has --key {kept.key}", WRONG_USAGE)
-        if args.horizon not in (None, kept.horizon):
-            before_it = f"--horizon {kept.horizon}" if kept.horizon else "no --horizon"
+        plan = before
+        if args.key != plan.key:
+            raise CommandError(f"the run to go on with has --key {plan.key}", WRONG_USAGE)
+        if args.horizon not in (None, plan.horizon):
+            before_it = f"--horizon {plan.horizon}" if plan.horizon else "no --horizon"
             raise CommandError(f"the run to go on with has {before_it}", WRONG_USAGE)
         with options.refusing(FAILED):
-            columns = Columns.from_dict(kept.columns)
-        source = options.source_of(args, columns, kept.missing)
+            columns = Columns.from_dict(plan.columns)
+        source = options.source_of(args, columns, plan.missing)
     with options.refusing():
-        model = kept.model()
+        model = plan.model()
     width = source.columns.width
     options.refuse_huge(model, width)
-    key = jax.random.key(kept.seed) if model.needs_key else None
+    key = jax.random.key(plan.seed) if model.needs_key else None
     fleet = Fleet(model, width, key=key, dtype="float32", bound=_bound(model, width), spill=folder)
     with options.refusing(FAILED):
         state = fleet.init() if before is None else fleet.load(str(folder))
-    tally = KeyTally(kept.name, state.columns if before is not None and len(state) else None)
+    tally = KeyTally(plan.name, state.columns if before is not None and len(state) else None)
     position = 0 if before is None else int(state.position["row"])
-    keyed = _Keyed(args, folder, source, kept, fleet, tally, state, position)
+    keyed = _Keyed(args, folder, source, plan, fleet, tally, state, position)
     try:
         keyed.learn()
     except KeyboardInterrupt:
@@ -177,10 +177,10 @@ class _Keyed:
     """A run as far as it has come."""
 
     def __init__(
-        self, args: argparse.Namespace, folder: str | None, source: Source, kept: KeyedRun,
+        self, args: argparse.Namespace, folder: str | None, source: Source, plan: KeyedRun,
         fleet: Fleet, tally: KeyTally, state: FleetState, position: int,
     ) -> None:  # fmt: skip
-        self.args, self.folder, self.source, self.kept = args, folder, source, kept
+        self.args, self.folder, self.source, self.plan = args, folder, source, plan
         self.fleet, self.tally, self.state = fleet, tally, state
         self.position = self.saved = position
         self.watch = Watch.for_model(fleet.model, learners=False)  # none for forecasts
@@ -224,19 +224,19 @@ class _Keyed:
 
     def _handle(self, block: Encoded, out: Predictions | None) -> None:
         """Predict, learn, count and write the rows of a block."""
-        column, n = block.labels.columns[self.kept.key], len(block.d)
+        column, n = block.labels.columns[self.plan.key], len(block.d)
         nulls = np.asarray(column.is_null())
         if nulls.any() and self.args.bad_rows != "skip":
             row = self.position + int(nulls.argmax()) + 1
-            problem = f"row {row:,} of {self.args.file} has no {self.kept.key!r}"
+            problem = f"row {row:,} of {self.args.file} has no {self.plan.key!r}"
             advice = "give it a key, or pass --bad-rows skip to leave such rows out"
             raise CommandError(f"{problem}; {advice}", terminal.BAD_DATA)
         rows = np.flatnonzero(~nulls)
-        self.kept.left_out += n - len(rows)
+        self.plan.left_out += n - len(rows)
         if len(rows):
             x, d = block.x[rows], block.d[rows]
             try:
-                names = names_of(f"the column {self.kept.key!r}", column.filter(~nulls))
+                names = names_of(f"the column {self.plan.key!r}", column.filter(~nulls))
             except (TypeError, ValueError) as error:
                 raise CommandError(f"{self.args.file}: {error}", terminal.BAD_DATA) from None
             observe = self.watch if any(self.watch) else None
@@ -273,9 +273,9 @@ class _Keyed:
                 out.sync()
 
     def _predictions(self) -> AbstractContextManager[Predictions | None]:
-        if self.args.predictions is None or self.kept.horizon is not None:
+        if self.args.predictions is None or self.plan.horizon is not None:
             return contextlib.nullcontext()
-        length, names = self.kept.predictions, self.source.columns.labels
+        length, names = self.plan.predictions, self.source.columns.labels
         if self.args.predictions == "-":
             length = 1 if self.position else None  # the header was written before
         shape = {"intervals": self.watch.intervals, "as_json": self.source.is_json}
@@ -284,9 +284,9 @@ class _Keyed:
 
     def _save(self, out: Predictions | None) -> None:
         """Keep the run: states, sums and the position, all of them or none."""
-        self.kept.columns = self.source.columns.as_dict()
-        self.kept.predictions = None if out is None else out.length
-        position = {"row": self.position, "run": dataclasses.asdict(self.kept)}
+        self.plan.columns = self.source.columns.as_dict()
+        self.plan.predictions = None if out is None else out.length
+        position = {"row": self.position, "run": dataclasses.asdict(self.plan)}
         with explaining(f"the run could not be kept in {self.folder}"):
             columns = self.tally.columns
             self.fleet.save(str(self.folder), self.state, position=position, columns=columns)
@@ -295,6 +295,6 @@ class _Keyed:
     def summary(self) -> keyed_report.Summary:
         """Return what is to be shown of the run."""
         return keyed_report.Summary(
-            self.fleet, self.state, self.tally, self.position, self.kept.left_out,
-            self.kept.horizon is not None, self.kept.intervals is not None,
+            self.fleet, self.state, self.tally, self.position, self.plan.left_out,
+            self.plan.horizon is not None, self.plan.intervals is not None,
         )  # fmt: skip

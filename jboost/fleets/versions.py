@@ -96,7 +96,7 @@ class Change:
         self.before: Difference = []
         self.changed = False
         self._arrays = arrays
-        self._kept: dict[str, np.ndarray] = {}  # of each array, which rows are kept already
+        self._saved: dict[str, np.ndarray] = {}  # of each array, which rows are kept already
 
     def write(
         self, name: str, rows: Row, values: np.ndarray, before: np.ndarray | None = None
@@ -106,14 +106,14 @@ class Change:
         last = int(rows.max(initial=-1)) + 1
         arrays.extend(name, last)
         array = arrays[name]
-        kept = self._kept.setdefault(name, np.zeros(arrays.used[name], bool))
-        fresh = rows < len(kept)
-        fresh[fresh] = ~kept[rows[fresh]]
+        saved = self._saved.setdefault(name, np.zeros(arrays.used[name], bool))
+        fresh = rows < len(saved)
+        fresh[fresh] = ~saved[rows[fresh]]
         chosen = rows if fresh.all() else rows[fresh]
         if len(chosen):
             old = array.take(chosen, axis=0) if before is None else before
             self.before.append((name, chosen, old if len(old) == len(chosen) else old[fresh]))
-            kept[chosen] = True
+            saved[chosen] = True
         self.changed = True
         put(array, rows, values)
         arrays.used[name] = max(arrays.used[name], last)
