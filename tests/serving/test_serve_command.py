@@ -132,8 +132,8 @@ def test_a_run_goes_on_with_a_shadow_that_is_promoted(
         assert reply.status_code == 404 and "use /models/NAME" in reply.json()["error"]
         names = [m["name"] for m in httpx.get(f"{server.address}/models").json()["models"]]
         assert names == ["old", "new"]
-        said = [httpx.post(f"{server.address}/models/{n}/predict", json=row) for n in names]
-        assert said[0].json() != said[1].json()
+        messages = [httpx.post(f"{server.address}/models/{n}/predict", json=row) for n in names]
+        assert messages[0].json() != messages[1].json()
     Path("new.run").write_bytes(Path("old.run").read_bytes())
     assert main(["serve", *command, "--state", "state", "--port", "0"]) == 2
     assert "goes on from another new.run" in capsys.readouterr().err

@@ -233,7 +233,9 @@ def test_a_checkpoint_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch
         context.setattr(service.members, "save", full)
         feed(local, xs, ds)
         local.stop()
-    assert any("No space left on device; the log keeps what is new" in line for line in local.said)
+    assert any(
+        "No space left on device; the log keeps what is new" in line for line in local.messages
+    )
     local = Local(tmp_path)
     assert same_bits(local.state, run_of("newton", xs, ds)[0])
     local.stop()
@@ -292,9 +294,9 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: Any) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(logs, "time", made)
-    return made
+    clock = Clock()
+    monkeypatch.setattr(logs, "time", clock)
+    return clock
 
 
 def asked(log: Log, *names: str) -> None:
