@@ -8,8 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("starlette")
+pytest.importorskip("httpx")
+pytest.importorskip("playwright")
+import httpx
 from playwright import sync_api
 from support.serving import TOKEN, features, serving, stream
 

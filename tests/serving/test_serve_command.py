@@ -10,9 +10,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("starlette")
+pytest.importorskip("httpx")
+import httpx
 from support.serving import Process, features, logged, run_of, same_bits, serving, stream
 
 import jboost as jb

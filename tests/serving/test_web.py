@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("starlette")
+pytest.importorskip("httpx")
+import pyarrow as pa
 from support.serving import TOKEN, features, over_http, run_of, same_bits, service_of, stream
 
 from jboost.serving import exchange, guard, openapi, rows, web
