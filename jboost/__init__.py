@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from jboost import plots as plots
     from jboost.checkpoints.checkpoint import CheckpointError as CheckpointError
     from jboost.checkpoints.checkpoint import load, save
+    from jboost.fleets.fleet import Fleet
     from jboost.paper import datasets, theory
     from jboost.paper import report as report
     from jboost.running.stream import run_stream as run_stream
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
 # Modules with models are always loaded, because a checkpoint may name any model.
 _LATER = {
     "CheckpointError": "jboost.checkpoints.checkpoint",
+    "Fleet": "jboost.fleets.fleet",
     "datasets": "jboost.paper.datasets",
     "plots": "jboost.plots",
     "hypergradient": "jboost.tuning.hypergradient",
@@ -117,8 +119,8 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "BOA", "EWA", "NLMS", "NSGD", "SGD", "Bias", "BoostedTrees", "Budget", "Calendar", "DataReuse",
-    "Delayed", "ForwardNewton", "GaussNewton", "Gradient", "GrowingMemory", "Huber", "Impute",
-    "Intervals", "Lags", "Learner", "MLPoly", "Newton", "OnChange", "Past", "Pending",
+    "Delayed", "Fleet", "ForwardNewton", "GaussNewton", "Gradient", "GrowingMemory", "Huber",
+    "Impute", "Intervals", "Lags", "Learner", "MLPoly", "Newton", "OnChange", "Past", "Pending",
     "PiecewiseLinear", "PoissonReuse", "Polynomial", "RandomFourier", "RandomUpdate", "Refined",
     "Replay", "Scale", "ScaleAlike", "ScaleTarget", "Scored",
     "Select", "SelfTuning", "Transform", "Uniform", "WeightColumn", "Weighted", "ase", "auto",

@@ -51,6 +51,7 @@ NAMES = [
     "auto",
     "Budget",
     "Delayed",
+    "Fleet",
     "Huber",
     "Pending",
     "Scored",

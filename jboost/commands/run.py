@@ -15,7 +15,7 @@ import numpy as np
 
 from jboost import catalogue
 from jboost.checkpoints import checkpoint
-from jboost.commands import documents, options, outcome, terminal
+from jboost.commands import documents, keyed, options, outcome, terminal
 from jboost.commands.outcome import Outcome
 from jboost.commands.terminal import FAILED, WRONG_USAGE, CommandError, explaining, option
 from jboost.core import Learner, checks
@@ -69,10 +69,13 @@ def add(commands: terminal.Subcommands) -> None:
     parser = terminal.subcommand(commands, run, "run", text, DESCRIPTION, EPILOG)
     options.add_data(parser)
     options.add_model(parser)
+    text = "the column that names the stream of a row: each key has a model of its own"
+    option(parser, "--key", "COL", text)
     text = "also say between which bounds a part P of the answers lies, such as 0.9"
     option(parser, "--intervals", "P", text, terminal.fraction)
     keep = parser.add_argument_group("what is kept")
-    option(keep, "--checkpoint", "PATH", "keep the run in this file", terminal.new_file)
+    text = "keep the run in this file; with --key, in this folder"
+    option(keep, "--checkpoint", "PATH", text, terminal.new_run)
     keep.add_argument("--resume", action="store_true", help="go on from the checkpoint")
     text = "go on from the checkpoint with a file of new rows"
     keep.add_argument("--append", action="store_true", help=text)
@@ -80,6 +83,8 @@ def add(commands: terminal.Subcommands) -> None:
     text += "together (default: 16, and 1024 for standard input)"
     option(keep, "--every", "N", text, terminal.whole_number(1))
     option(keep, "--predictions", "OUT", "write predictions; - for a pipe", terminal.new_output)
+    text = "with --key, write the errors of all keys as CSV, the largest first"
+    option(keep, "--keys", "OUT", text, terminal.new_file)
     text = "the error over time, the intervals, and what the learners of a booster did"
     option(keep, "--plot", "OUT.png", text, terminal.new_picture)
     option(keep, "--report", "OUT.html", "a page with table, pictures and model", terminal.new_page)
@@ -91,6 +96,13 @@ def run(args: argparse.Namespace) -> int:
     args.resume = args.resume or args.append
     if args.resume and args.checkpoint is None:
         raise CommandError(f"{given} needs the --checkpoint to go on from", WRONG_USAGE)
+    if args.key is not None:
+        return keyed.run(args)
+    if args.keys is not None:
+        raise CommandError("--keys is for runs with --key", WRONG_USAGE)
+    if args.checkpoint is not None and args.checkpoint.is_dir():
+        advice = "a run without --key is kept in a file"
+        raise CommandError(f"{args.checkpoint} is a folder; {advice}", WRONG_USAGE)
     if args.checkpoint is not None and args.checkpoint.exists() and not args.resume:
         advice = "pass --resume to go on from it, or another name"
         raise CommandError(f"{args.checkpoint} exists already; {advice}", WRONG_USAGE)

@@ -88,6 +88,13 @@ def new_file(text: str) -> Path:
     return path
 
 
+def new_run(text: str) -> Path:
+    """Return the path of a file, or of a folder, in which a run can be kept."""
+    if Path(text).is_dir() and os.access(text, os.W_OK):
+        return Path(text)
+    return new_file(text)
+
+
 def new_picture(text: str, suffixes: tuple[str, ...] = PICTURES) -> Path:
     """Return the path of a picture to write."""
     if Path(text).suffix.lower() not in suffixes:
