@@ -39,9 +39,8 @@ def table(record: Record) -> str:
             single, double, here = (
                 figures["seconds"][who][measure] for who in ("1 workers", "2 workers", "in process")
             )
-            ratios.append(
-                f"{single / double:.2f} times as fast, {single / here:.2f} times the time"
-            )
+            gain, cost = single / double, single / here
+            ratios.append(f"{gain:.2f} times as fast, {cost:.2f} times the time")
         lines.append(
             f"| {name}, r = {figures['r']}, {figures['rows']:,} rows in blocks of 65,536: "
             f"two workers against one, one worker against this process | "
@@ -54,8 +53,8 @@ def table(record: Record) -> str:
             f"{figures['fresh']['first']:.3f}, {figures['average']['first']:.3f} |"
         )
     cores, load = record["settings"]["cores"], record["settings"]["load"]
-    busy = f"{cores} cores, which {load} processes wanted at the time: the clock says less than CPU"
-    return "\n".join([*lines, "", f"{busy}."])
+    busy = f"The machine has {cores} cores, and {load} processes wanted them at the time"
+    return "\n".join([*lines, "", f"{busy}: times by the clock are not those of free cores."])
 
 
 def plan(record: Record) -> str:
