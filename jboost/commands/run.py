@@ -61,6 +61,7 @@ examples:
   jboost run trips.parquet --target seconds --drop id --category zone \\
       --model bnm_wu --set m=10 --checkpoint trips.run --report trips.html
   jboost run today.csv --checkpoint trips.run --append --predictions out.csv
+  jboost run meters.parquet --target kw --key meter --checkpoint meters.d
   tail -f sensor.csv | jboost run - --target kw --bad-rows skip --predictions -
 """
 
