@@ -108,6 +108,29 @@ def test_old_states_stay_usable_and_branch():
     assert fleet.names(longer) == ["a", "b", "c", "e"]
 
 
+def test_an_old_state_takes_memory_for_each_row_once():
+    """Whoever keeps the first state of a long run keeps each stream as it was, and no more."""
+    _, xs, ds = arrivals(20)
+    fleet = Fleet(jb.SGD(0.1), R)
+    first, _ = fleet.run(fleet.init(), range(20), xs, ds)
+    before = first.words
+    middle, state = None, first
+    for number in range(30):
+        state, _ = fleet.run(state, range(number % 5, 20), xs[number % 5 :], ds[number % 5 :])
+        if number == 9:
+            middle, then = state, state.words
+    held = sum(len(rows) for _, rows, _ in first.version.node.difference)
+    assert held <= 20 and sum(len(r) for _, r, _ in middle.version.node.difference) <= 40
+    last = state.words
+    np.testing.assert_array_equal(first.words, before)
+    np.testing.assert_array_equal(middle.words, then)
+    np.testing.assert_array_equal(state.words, last)
+    again = fleet.run(first, ["new", 3], xs[:2], ds[:2])[0]
+    np.testing.assert_array_equal(state.words, last)
+    np.testing.assert_array_equal(first.words, before)
+    assert fleet.names(again)[-1] == "new" and len(again.words) == 21
+
+
 def test_an_error_in_the_middle_changes_nothing(monkeypatch):
     ids, xs, ds = arrivals(50)
     fleet = Fleet(jb.SGD(0.1), R)
