@@ -1,6 +1,7 @@
 """Fleets: every stream's run is the one it would have had alone, however its rows arrive."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -167,6 +168,23 @@ def test_predict_and_learn_apart_are_a_run():
     apart = fleet.learn(apart, ids[20:60], xs[20:60], ds[20:60])
     np.testing.assert_array_equal(apart.words, state.words)
     assert fleet.predict(state, ids, xs).shape == (80,)
+
+
+def test_threads_may_share_a_fleet():
+    ids, xs, ds = arrivals(200)
+    fleet = Fleet(jb.SGD(0.1), R)
+    state, _ = fleet.run(fleet.init(), ids, xs, ds)
+    expected = np.asarray(fleet.predict(state, ids, xs))
+
+    def work(number):
+        names = [f"{number} {i}" for i in ids]
+        other, _ = fleet.run(state, names, xs, ds)
+        alone, _ = fleet.run(fleet.init(), names, xs, ds)
+        assert np.array_equal(fleet.predict(state, ids, xs), expected)
+        return same(fleet.states(other, names), fleet.states(alone, names))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(12)))
 
 
 def test_streams_may_start_from_a_state():
