@@ -23,6 +23,7 @@ from jboost.serving.members import Estimates
 from jboost.serving.refusal import Refusal
 from jboost.serving.rows import Row
 from jboost.serving.streams import (
+    Asked,
     Counted,
     Now,
     Prepared,
@@ -181,14 +182,14 @@ class Writer(threading.Thread):
         for name, stream in streams.items():
             prepared = draft.prepared.get(name, [])
             now = draft.now.get(name, stream.now)
-            asked = self._asked([job for job in jobs if job.stream is stream], now)
+            pairs = self._asked([job for job in jobs if job.stream is stream], now)
             if prepared:
                 self._log.append(name, entry_of(now, [p.pending for p in prepared]))
-            if prepared or asked:
-                x = np.concatenate([x for _, x in asked]) if asked else None
-                draft.now[name], draft.counted[name], found = stream.step(now, prepared, x)
+            if prepared or pairs:
+                asked = [of for _, of in pairs]
+                draft.now[name], draft.counted[name], found = stream.step(now, prepared, asked)
                 if found is not None:
-                    self._log.ask(name, reply(stream, [job for job, _ in asked], found))
+                    self._log.ask(name, reply(stream, [job for job, _ in pairs], found))
 
     def _begin(self, job: Job, draft: Round) -> None:
         """Let the first request of a stream fix its columns."""
@@ -204,7 +205,7 @@ class Writer(threading.Thread):
         finally:
             self.health.ready = True
 
-    def _asked(self, jobs: list[Job], now: Now) -> list[tuple[Job, np.ndarray]]:
+    def _asked(self, jobs: list[Job], now: Now) -> list[tuple[Job, Asked]]:
         """Return the questions of a stream that can be predicted, with their x."""
         found = []
         for job in jobs:
@@ -218,10 +219,12 @@ class Writer(threading.Thread):
     def _predict(self, jobs: list[Job]) -> None:
         """Predict by the durable state; nothing is kept of it."""
         for stream in {job.stream for job in jobs}:
-            asked = self._asked([job for job in jobs if job.stream is stream], stream.now)
-            if asked:
-                found = stream.now.leading.predict(np.concatenate([x for _, x in asked]))
-                reply(stream, [job for job, _ in asked], found)
+            pairs = self._asked([job for job in jobs if job.stream is stream], stream.now)
+            if pairs:
+                x = np.concatenate([of.x for _, of in pairs])
+                keys = [key for _, of in pairs for key in of.keys]
+                found = stream.now.leading.predict(x, keys)
+                reply(stream, [job for job, _ in pairs], found)
 
     def _answer(self, job: Job, draft: Round) -> None:
         """Check the answers of a job, and note them to be learned at the end of the round."""
