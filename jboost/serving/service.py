@@ -12,10 +12,13 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
+import numpy as np
+
 from jboost.checkpoints import atomic
 from jboost.files.columns import Columns
 from jboost.serving import keys, members
 from jboost.serving.accounts import Account, Served
+from jboost.serving.changes import Changes
 from jboost.serving.keys import KeyErrors
 from jboost.serving.log import Limits, Log
 from jboost.serving.members import Member
@@ -173,6 +176,7 @@ class Service:
 
     def start(self, done: Callable[[list[Job]], None]) -> Writer:
         """Start the threads; ``done`` is as :class:`Writer` has it."""
+        Changes().add(0, np.zeros(1))  # compiles the detector, for which the writer would wait
         self.writer = Writer(self.log, done, self.options.most_features, lambda: self._kept)
         self.writer.start()
         self._keeper.start()
