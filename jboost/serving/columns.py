@@ -76,7 +76,7 @@ def _recognised(name: str, values: list[Any]) -> Column:
         column = pa.chunked_array([pa.array(values, pa.int64() if whole else arrow)])
     except (pa.ArrowException, OverflowError):
         raise bad(f"a value of {shown(name)} is too large for a number") from None
-    time = time_formats.recognise(name, column, None, "", name == TIME, LABEL)
+    time = time_formats.recognise(name, column, None, "", False, LABEL)
     return time or describe(name, column, LABEL)
 
 
