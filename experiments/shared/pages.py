@@ -24,6 +24,7 @@ PAGES = (
     EXPERIMENTS / "bench" / "speed.md",
     EXPERIMENTS / "bench" / "trust.md",
     EXPERIMENTS / "guides" / "prediction.md",
+    EXPERIMENTS / "guides" / "serve.md",
     EXPERIMENTS / "guides" / "tuning.md",
 )
 BLOCK = re.compile(r"(<!-- begin: ([^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)

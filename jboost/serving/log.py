@@ -122,6 +122,10 @@ class Log:
         """Keep a setting."""
         self._db.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
 
+    def remove(self, name: str) -> None:
+        """Forget a setting."""
+        self._db.execute("DELETE FROM settings WHERE name = ?", (name,))
+
     def is_answered(self, stream: str, name: str) -> bool:
         """Return whether the question of that id was answered."""
         return self._has("answered", stream, name)

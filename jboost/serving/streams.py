@@ -94,12 +94,19 @@ class Stream:
         log.put(f"columns of {self.name}", json.dumps(columns.as_dict()))
         return with_columns(now, columns)
 
+    def forget_columns(self, log: Log) -> None:
+        """Take back what :meth:`begin` has put into the log."""
+        log.remove(f"columns of {self.name}")
+
     def _refuse_other(self, now: Now, rows: Sequence[Features]) -> None:
         """Refuse features that no model has a column for."""
-        if self._allowed is None:
+        allowed = self._allowed
+        if allowed is None:
             beside = (m.columns.kinds for m in now.members.values() if m.columns is not None)
-            self._allowed = dict.fromkeys(n for kinds in beside for n in kinds if n != self.target)
-        request_columns.refuse_other(self._allowed.keys(), self.target, rows)
+            allowed = dict.fromkeys(n for kinds in beside for n in kinds if n != self.target)
+            if self.now.leading.columns is not None:  # they are durable
+                self._allowed = allowed
+        request_columns.refuse_other(allowed.keys(), self.target, rows)
 
     @property
     def key(self) -> str | None:
@@ -145,8 +152,6 @@ class Stream:
                 columns, x, instants = member.numbers(behind)
                 members[label] = member._replace(columns=columns)
                 encoded[label] = x, instants, member.keys(behind)
-        if self.key is not None:
-            self.errors.refuse_many(now.leading.keys(pending.features))
         return now._replace(members=members), Prepared(pending, encoded)
 
     def step(

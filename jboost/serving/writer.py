@@ -175,9 +175,14 @@ class Writer(threading.Thread):
     def _handle(self, jobs: list[Job], draft: Round) -> None:
         """Do all but commit."""
         for job in jobs:
-            self._begin(job, draft)
+            began = self._begin(job, draft)
             if job.learn and job.refusal is None:
                 self._answer(job, draft)
+            if began:
+                self._asked([job], draft.now[job.stream.name])
+                if job.refusal is not None:  # it changes nothing, not even by its columns
+                    del draft.now[job.stream.name]
+                    job.stream.forget_columns(self._log)
         streams = {job.stream.name: job.stream for job in jobs}
         for name, stream in streams.items():
             prepared = draft.prepared.get(name, [])
@@ -191,12 +196,12 @@ class Writer(threading.Thread):
                 if found is not None:
                     self._log.ask(name, reply(stream, [job for job, _ in pairs], found))
 
-    def _begin(self, job: Job, draft: Round) -> None:
-        """Let the first request of a stream fix its columns."""
+    def _begin(self, job: Job, draft: Round) -> bool:
+        """Let the first request of a stream fix its columns; return whether it did."""
         now = draft.now.get(job.stream.name, job.stream.now)
         rows = [row.features for row in job.rows if row.features is not None]
         if now.leading.columns is not None or not rows:
-            return
+            return False
         self.health.ready = False
         try:
             draft.now[job.stream.name] = job.stream.begin(now, rows, self._log, self._most)
@@ -204,6 +209,7 @@ class Writer(threading.Thread):
             job.refusal = refusal
         finally:
             self.health.ready = True
+        return job.refusal is None
 
     def _asked(self, jobs: list[Job], now: Now) -> list[tuple[Job, Asked]]:
         """Return the questions of a stream that can be predicted, with their x."""
@@ -233,6 +239,7 @@ class Writer(threading.Thread):
         try:
             pending = stream.check_answers(self._log, job.rows)
             if pending.answers:
+                stream.errors.refuse_many(now.leading.keys(pending.features))
                 draft.now[stream.name], prepared = stream.prepare(now, pending)
                 draft.prepared.setdefault(stream.name, []).append(prepared)
             for name in pending.ids:

@@ -144,6 +144,9 @@ def test_the_first_request_fixes_the_columns(tmp_path: Path) -> None:
             local.ask(None, values)
     with pytest.raises(Refusal, match="no open question"):
         local.answer("a", 1.0)
+    with pytest.raises(Refusal, match="row 2: there is no open question"):
+        local.do([Row({"other": 1.0}, None, 1.0), Row(None, "never asked", 1.0)], learn=True)
+    assert local.stream.now.leading.columns is None  # a refused request fixes nothing
     local.ask("a", {"n": 1.5, "t": "2024-01-02T03:04:05", "c": "red"})
     local.crash()
     local = Local(tmp_path)
