@@ -11,6 +11,7 @@ from jboost import limits as limits  # first: it looks at what the system allows
 # isort: split
 from jboost import baselines as baselines
 from jboost import engine as engine
+from jboost import forecasts as forecasts
 from jboost.automatic import auto
 from jboost.boosting.boost import boost
 from jboost.boosting.models import (
@@ -32,6 +33,7 @@ from jboost.core import Learner, Transform, model, static
 from jboost.core import metrics as metrics
 from jboost.core.squared_errors import ase
 from jboost.engine.cache import cache
+from jboost.forecasts.forecast import Forecast
 from jboost.learners import (
     NLMS,
     SGD,
@@ -119,10 +121,10 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "BOA", "EWA", "NLMS", "NSGD", "SGD", "Bias", "BoostedTrees", "Budget", "Calendar", "DataReuse",
-    "Delayed", "Fleet", "ForwardNewton", "GaussNewton", "Gradient", "GrowingMemory", "Huber",
-    "Impute", "Intervals", "Lags", "Learner", "MLPoly", "Newton", "OnChange", "Past", "Pending",
-    "PiecewiseLinear", "PoissonReuse", "Polynomial", "RandomFourier", "RandomUpdate", "Refined",
-    "Replay", "Scale", "ScaleAlike", "ScaleTarget", "Scored",
+    "Delayed", "Fleet", "Forecast", "ForwardNewton", "GaussNewton", "Gradient", "GrowingMemory",
+    "Huber", "Impute", "Intervals", "Lags", "Learner", "MLPoly", "Newton", "OnChange", "Past",
+    "Pending", "PiecewiseLinear", "PoissonReuse", "Polynomial", "RandomFourier", "RandomUpdate",
+    "Refined", "Replay", "Scale", "ScaleAlike", "ScaleTarget", "Scored",
     "Select", "SelfTuning", "Transform", "Uniform", "WeightColumn", "Weighted", "ase", "auto",
     "bnm_dr", "bnm_ru", "bnm_wu", "boost", "bpl_dr", "bpl_ru", "bpl_wu", "bsgd_dr", "bsgd_ru",
     "bsgd_wu", "cache", "datasets", "hypergradient", "load", "model", "mse", "pipeline", "run",

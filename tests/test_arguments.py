@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import inspect
 import re
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp

@@ -52,6 +52,7 @@ NAMES = [
     "Budget",
     "Delayed",
     "Fleet",
+    "Forecast",
     "Huber",
     "Pending",
     "Scored",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from experiments.bench import accuracy_limits, soak
+from experiments.bench import accuracy_limits, serve_report, soak, tree_weights
 from experiments.shared.markdown import Record, marked, number, run_line, short, table
 
 WIDTHS = (3, 21, 90)
@@ -301,41 +301,55 @@ def self_tuning(record: Record) -> str:
     return table([*head, *starts], rows)
 
 
-def serving(load: Record, faults: Record) -> str:
-    """What must hold for the server, and what was measured."""
-    found, bad = load["results"], faults["results"]
-    rates, ratios, soaked = found["pairs_per_second"], found["batch_ratio"], found["soak"]
-    kills, crowd, nonsense = bad["kills"], bad["crowd"], bad["nonsense"]
-    full = bad["full disk"]
-    batch, clients = load["settings"]["batch"], load["settings"]["clients"]
-    median = crowd["median_ms"]
+def forecasts(record: Record) -> str:
+    """MASE of each set and model: the mean over horizons, the first and the last horizon."""
+    sets = record["results"]["sets"]
+    names = list(dict.fromkeys(name for found in sets.values() for name in found))
+    rows = []
+    for name in names:
+        cells = []
+        for found in sets.values():
+            mase = found.get(name, {}).get("mase")
+            ends = [] if mase is None else [sum(mase) / len(mase), mase[0], mase[-1]]
+            cells.append(" / ".join(f"{value:.3f}" for value in ends) or "–")
+        rows.append([name, *cells])
+    return table(["", *sets], rows)
+
+
+def forecast_limits(record: Record) -> str:
+    """What must hold of forecasts, beside what was measured, by set."""
+    sets, verdicts = record["results"]["sets"], record["results"]["verdicts"]
+    naive = "horizons below the better of the daily and the weekly naive forecast"
     rows = [
+        [naive, *("{} of {}".format(*verdicts[naive][name]) for name in sets)],
+        ["MASE over the better of river's", *(f"{verdicts[RIVER][name]:.2f}" for name in sets)],
+        ["MASE over LightGBM's", *(_over(found, LIGHTGBM, "mase") for found in sets.values())],
+        ["time over LightGBM's", *(_over(found, LIGHTGBM, "seconds") for found in sets.values())],
+        ["the same with the compiler", *(_over(f, LIGHTGBM, "seconds", 1) for f in sets.values())],
+        ["µs a row", *(f"{found['Forecast']['microseconds']:.0f}" for found in sets.values())],
         [
-            f"pairs of question and answer, {clients} clients, beside a server that only commits",
-            "≥ 0.5 ×", f"{found['ratio']:.2f} ×: {rates['jboost serve']:,.0f} and "
-            f"{rates['echo']:,.0f} a second",
+            "coverage of 90 % intervals, least and most of any horizon",
+            *("{:.1%} – {:.1%}".format(*verdicts["coverage"][name]) for name in sets),
         ],
-        [f"rows a second in batches of {batch:,}, beside single calls", "≥ 20 ×",
-         f"predict {ratios['predict']:.0f} ×, learn {ratios['learn']:.0f} ×"],
-        [f"the 99th percentile of {soaked['predictions']:,} predictions, beside their median",
-         "≤ 10 ×", f"{soaked['p99_over_p50']:.1f} ×: {soaked['p50_ms']:.1f} ms and "
-         f"{soaked['p99_ms']:.1f} ms"],
-        [f"acknowledged answers lost or learned twice, in {kills['kills']} kills under load", "0",
-         f"{kills['lost']} and {kills['twice']}, of {kills['acknowledged']:,}"],
-        ["the state after that, beside `jb.run` on the rows of the log", "bit for bit",
-         "bit for bit" if kills["bit_for_bit"] else "differs"],
-        ["acknowledged answers while files could not grow, and those in the log; the state",
-         "equal; bit for bit", f"{full['learned']} and {full['in_log']}, with {full['refused']} "
-         f"refused; {'bit for bit' if full['bit_for_bit'] else 'differs'}"],
-        [f"{crowd['silent']:,} silent connections and {crowd['slow']} that never read",
-         "others are served", f"median {median['before']:.1f} ms before, {median['during']:.1f} "
-         f"ms meanwhile; {crowd['memory_mb']:,.0f} MB"],
-        [f"{nonsense['requests']:,} mangled requests: 5xx, accepted, memory", "0, 0, bounded",
-         f"{nonsense['failed']}, {nonsense['accepted']}, {nonsense['memory_mb']['first']:,.0f} to "
-         f"{nonsense['memory_mb']['last']:,.0f} MB"],
-    ]  # fmt: skip
-    line = run_line(load, "model", "clients", "pairs", "turns")
-    return f"{line}\n\n{table(['', 'required', 'measured'], rows)}"
+    ]
+    mean = verdicts["geometric mean of the MASE over LightGBM's"]
+    return (
+        table(["", *sets], rows)
+        + f"\n\nThe geometric mean of the ratios to LightGBM is {mean:.3f}."
+    )
+
+
+LIGHTGBM, RIVER = "skforecast LightGBM", "MASE over river's"
+
+
+def _over(found: Record, peer: str, what: str, compiler: int = 0) -> str:
+    """Our figure over a peer's; a dash where the peer has none."""
+    if peer not in found:
+        return "–"
+    mine = found["Forecast"]
+    if what == "mase":
+        return f"{sum(mine['mase']) / sum(found[peer]['mase']):.3f}"
+    return f"{(mine['seconds'] + compiler * mine['compile_seconds']) / found[peer]['seconds']:.3f}"
 
 
 def blocks(record: Callable[[str], Record]) -> dict[str, str]:
@@ -355,13 +369,16 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
         "related work": related_work(record("baselines")),
         "nonlinear": requirements(nonlinear),
         "networks": networks(nonlinear),
+        "tree weights": tree_weights.table(record("tree_weights")),
         "intervals": intervals(record("intervals")),
         "changes": changes(record("intervals")),
         "delays": delays(prediction),
         "targets": targets(prediction),
         "outliers": outliers(prediction),
-        "serving": serving(record("serve_load"), record("serve_faults")),
+        "serving": serve_report.serving(record("serve_load"), record("serve_faults")),
         "soak": soak.table(record("soak")["results"]),
+        "forecasts": forecasts(record("forecast")),
+        "forecast limits": forecast_limits(record("forecast")),
         "tuning": tuning_requirements(tuning),
         "self-tuning": self_tuning(tuning),
     }

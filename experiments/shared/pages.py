@@ -20,6 +20,7 @@ PAGES = (
     EXPERIMENTS / "paper" / "README.md",
     EXPERIMENTS / "paper" / "REPORT.md",
     EXPERIMENTS / "bench" / "accuracy.md",
+    EXPERIMENTS / "bench" / "forecast.md",
     EXPERIMENTS / "bench" / "parts.md",
     EXPERIMENTS / "bench" / "speed.md",
     EXPERIMENTS / "bench" / "trust.md",

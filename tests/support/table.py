@@ -148,13 +148,19 @@ WRAPPED = {
     ),
 }
 
-MODELS = LEARNERS | BOOSTED | NESTED | PIPED | WRAPPED
+FORECASTS = {
+    "Forecast": jb.Forecast(horizon=2, longest=8),
+    "Forecast, given learner": jb.Forecast(jb.SGD(0.1), 2, longest=8, method="mix"),
+}
+
+MODELS = LEARNERS | BOOSTED | NESTED | PIPED | WRAPPED | FORECASTS
 # Each learner, each mode and each combiner at least once, where the whole table would take minutes.
 FEW = (
     LEARNERS
     | NESTED
     | PIPED
     | WRAPPED
+    | FORECASTS
     | {
         name: BOOSTED[name]
         for name in [
@@ -182,7 +188,7 @@ QUICK = {
     ),
     *("Algorithm 1", "span boosting", "self-tuning", "literal"),
     *("Scale, Bias, ScaleTarget", "Impute", "Lags", "boosted RandomFourier", "GaussNewton"),
-    *("Delayed booster", "Huber", "Intervals", "OnChange"),
+    *("Delayed booster", "Huber", "Intervals", "OnChange", "Forecast"),
 }
 
 
