@@ -41,7 +41,7 @@ def described(service: Service, stream: Stream) -> dict[str, Any]:
         "intervals": coverage(stream, now.leader),
         "shadows": [shadow(stream, label) for label in now.members if label != now.leader],
         "keys": None if stream.key is None else len(stream.errors.sums),
-        "open_questions": service.log.open.get(stream.name, 0),
+        "open_questions": service.log.open(stream.name),
     }
 
 
@@ -160,7 +160,7 @@ def gauges(service: Service) -> dict[str, list[tuple[dict[str, str], float]]]:
         put("answers_learned_total", stream.now.position, model=name)
         put("rows_learned_total", stream.now.leading.seen, model=name)
         put("predictions_total", stream.predictions, model=name)
-        put("open_questions", service.log.open.get(name, 0), model=name)
+        put("open_questions", service.log.open(name), model=name)
         put("served_mse", stream.served.mse, model=name)
         for index, (of, mse) in enumerate(tally.mse.items()):
             put("mse", mse, model=name, of=of if index else "model")

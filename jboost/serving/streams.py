@@ -125,10 +125,10 @@ class Stream:
         for number, (features, name, answer) in enumerate(rows, 1):
             question = None
             if name is not None:
-                if name in seen or log.is_answered(self.name, name):
+                question = None if name in seen else log.question(self.name, name)
+                if name in seen or (question is None and log.is_answered(self.name, name)):
                     continue
                 seen.add(name)
-                question = log.question(self.name, name)
                 if features is None and question is None:
                     prefix = f"row {number}: " if len(rows) > 1 else ""
                     reason = "it was never asked, has expired, or gave way to newer ones"
