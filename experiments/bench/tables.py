@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from experiments.bench import accuracy_limits, keys_report, soak, tree_weights
+from experiments.bench import accuracy_limits, keys_report, serve_report, soak, tree_weights
 from experiments.shared.markdown import Record, marked, number, run_line, short, table
 
 WIDTHS = (3, 21, 90)
@@ -375,6 +375,7 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
         "delays": delays(prediction),
         "targets": targets(prediction),
         "outliers": outliers(prediction),
+        "serving": serve_report.serving(record("serve_load"), record("serve_faults")),
         "soak": soak.table(record("soak")["results"]),
         "keys": keys_report.table(record("keys")),
         "keys, plan": keys_report.plan(record("keys")),

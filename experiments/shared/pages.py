@@ -26,6 +26,7 @@ PAGES = (
     EXPERIMENTS / "bench" / "trust.md",
     EXPERIMENTS / "guides" / "fleet_deployment.md",
     EXPERIMENTS / "guides" / "prediction.md",
+    EXPERIMENTS / "guides" / "serve.md",
     EXPERIMENTS / "guides" / "tuning.md",
 )
 BLOCK = re.compile(r"(<!-- begin: ([^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
