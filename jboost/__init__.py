@@ -122,9 +122,9 @@ def __dir__() -> list[str]:
 __all__ = [
     "BOA", "EWA", "NLMS", "NSGD", "SGD", "Bias", "BoostedTrees", "Budget", "Calendar", "DataReuse",
     "Delayed", "Fleet", "Forecast", "ForwardNewton", "GaussNewton", "Gradient", "GrowingMemory",
-    "Huber", "Impute", "Intervals", "Lags", "Learner", "MLPoly", "Newton", "OnChange", "Past", "Pending",
-    "PiecewiseLinear", "PoissonReuse", "Polynomial", "RandomFourier", "RandomUpdate", "Refined",
-    "Replay", "Scale", "ScaleAlike", "ScaleTarget", "Scored",
+    "Huber", "Impute", "Intervals", "Lags", "Learner", "MLPoly", "Newton", "OnChange", "Past",
+    "Pending", "PiecewiseLinear", "PoissonReuse", "Polynomial", "RandomFourier", "RandomUpdate",
+    "Refined", "Replay", "Scale", "ScaleAlike", "ScaleTarget", "Scored",
     "Select", "SelfTuning", "Transform", "Uniform", "WeightColumn", "Weighted", "ase", "auto",
     "bnm_dr", "bnm_ru", "bnm_wu", "boost", "bpl_dr", "bpl_ru", "bpl_wu", "bsgd_dr", "bsgd_ru",
     "bsgd_wu", "cache", "datasets", "hypergradient", "load", "model", "mse", "pipeline", "run",

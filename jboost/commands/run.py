@@ -56,7 +56,7 @@ columns, target, prediction, and with --intervals lower and upper.
 examples:
   jboost run houses.csv --target price
   jboost run houses.csv --target price --intervals 0.9 --report houses.html
-  jboost run load.csv --target mw --time hour --horizon 24 --known holiday \
+  jboost run load.csv --target mw --time hour --horizon 24 --known holiday \\
       --intervals 0.9 --checkpoint load.run --report load.html
   jboost run trips.parquet --target seconds --drop id --category zone \\
       --model bnm_wu --set m=10 --checkpoint trips.run --report trips.html

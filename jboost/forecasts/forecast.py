@@ -25,6 +25,9 @@ from jboost.transforms.past import Past
 LAGS = 6  # how many of the latest answers are inputs
 MEMORIES = (3.0, 12.0, 48.0)  # rows over which the latest answers are compared with the usual ones
 WAVES = (6, 3)  # of the short and of the long cycle, that are inputs
+# The inputs of the least squares are filled up with zeros to a multiple of this. Then no program has
+# to fill up the rows of their matrices, and all programs add up products in the same order.
+EVEN = 8
 LONGEST = 2**20  # rows: a state of more would fill the memory
 NAIVE = ("usual answer", "long table", "last value", "short season ago", "long season ago")
 
@@ -159,7 +162,7 @@ class Forecast(Learner):
         width = 1 + 2 * H + LAGS + seen + r + 2 * WAVES[0]
         shared_state = given_state = ()
         if self.learner is None and self.method == "direct":
-            shared_state = shared.start(self._squares, TWINS, width, H, dtype)
+            shared_state = shared.start(self._squares, TWINS, width + -width % EVEN, H, dtype)
         else:
             widths = seen, len(NAIVE) - 2 + k
             learner = self.learner or self._squares
@@ -403,6 +406,7 @@ class Forecast(Learner):
             of_row = jnp.concatenate([jnp.ones_like(last)[None], others, now.inputs.x**2])
             products = differences[:, :1] * waves[0][None]
             z = jnp.concatenate([*of_answers, jnp.stack([of_row] * TWINS), products], axis=1)
+            z = jnp.pad(z, [(0, 0), (0, -z.shape[1] % EVEN)])
             learned = [*now.unscaled(in_units + shared.estimates(state.shared, z))]
             question = _Question(z=z)
         else:

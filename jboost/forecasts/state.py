@@ -5,9 +5,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jboost.combiners.convex import BOAState
 from jboost.core import State
 from jboost.forecasts.bands import BandsState
+from jboost.forecasts.mix import MixState
 from jboost.forecasts.seasons import Table
 from jboost.learners.newton import NewtonState
 from jboost.transforms.past import PastState
@@ -39,7 +39,7 @@ class ForecastState(NamedTuple):
     estimates: Array  # a ring of what each expert, the mix, and its interval's half width said
     at: Array  # where the newest entries of the rings are
     valid: Array  # whether the row h back is in the rings, (H,)
-    mix: BOAState  # of the experts, for each horizon
+    mix: MixState  # of the experts, for each horizon
     bands: BandsState  # the usual sizes of the errors
     forecast: Array  # of the next H answers, (H,)
 
