@@ -16,7 +16,7 @@ DESCRIPTION = """\
 Print the next H answers that a kept run of jboost run --horizon forecasts, a
 line of CSV each: the horizon, the time it is for, the forecast, and its bounds.
 FUTURE holds the columns that are known in advance, at the rows to come; without
-it they count as at the last row. Nothing is learned, and the run stays as it is.
+it they count as at the last row. Nothing is learned: the run stays as it is.
 """
 EPILOG = f"""\
 {terminal.EXIT_STATUS}

@@ -25,8 +25,8 @@ from jboost.transforms.past import Past
 LAGS = 6  # how many of the latest answers are inputs
 MEMORIES = (3.0, 12.0, 48.0)  # rows over which the latest answers are compared with the usual ones
 WAVES = (6, 3)  # of the short and of the long cycle, that are inputs
-# The inputs of the least squares are filled up with zeros to a multiple of this. Then no program has
-# to fill up the rows of their matrices, and all programs add up products in the same order.
+# Zeros fill up the inputs of the least squares to a multiple of this. So no program has to
+# fill up the rows of their matrices, and all programs add up products in the same order.
 EVEN = 8
 LONGEST = 2**20  # rows: a state of more would fill the memory
 NAIVE = ("usual answer", "long table", "last value", "short season ago", "long season ago")
