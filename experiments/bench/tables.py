@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from experiments.bench import accuracy_limits, soak
+from experiments.bench import accuracy_limits, soak, tree_weights
 from experiments.shared.markdown import Record, marked, number, run_line, short, table
 
 WIDTHS = (3, 21, 90)
@@ -369,6 +369,7 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
         "related work": related_work(record("baselines")),
         "nonlinear": requirements(nonlinear),
         "networks": networks(nonlinear),
+        "tree weights": tree_weights.table(record("tree_weights")),
         "intervals": intervals(record("intervals")),
         "changes": changes(record("intervals")),
         "delays": delays(prediction),

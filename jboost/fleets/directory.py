@@ -7,14 +7,22 @@ search is a hash table with open addressing, whose steps are operations on whole
 
 from __future__ import annotations
 
+import contextlib
+import math
+import mmap
+import sys
 from typing import Any
 
 import numpy as np
 
 from jboost.fleets.names import Names, words_of
 
+LARGE = 2**22  # bytes of an array that is worth large pages
+NO_RESERVE = 0x4000  # Linux's MAP_NORESERVE, which Python's mmap names from 3.13 on
+FORESIGHT = 16  # times as many rows as are needed, of a large array
 FEWEST = 64  # names that a new directory has room for
 SPARSE = 4  # at least so many rows of the table for each name: most names are found at once
+MOST_WORDS = 2**32 - 2  # of all records
 _NUMBER, _HEAD = 1, 2  # places in a record
 
 
@@ -29,7 +37,7 @@ class Directory:
         self._records = np.zeros(8 * FEWEST, np.uint64)  # one after the other
         self._used = 0  # of them, words
         self._starts = np.zeros(FEWEST, np.int64)  # by number, where the record starts
-        self._table = np.full(SPARSE * FEWEST, -1, np.int64)  # by hash, the same; −1 for none
+        self._table = np.zeros(SPARSE * FEWEST, np.uint32)  # by hash, the same + 1; 0 for none
         self._long: dict[int, bytes] = {}  # by number, the contents of long names
         self.count = 0
 
@@ -60,7 +68,7 @@ class Directory:
         slots = (hashed & np.uint64(mask)).astype(np.int64)
         rows = np.arange(len(names))
         while len(rows):
-            starts = self._table.take(slots)
+            starts = self._table.take(slots).astype(np.int64) - 1
             if starts.min() < 0:
                 rows, starts, slots = _where(starts >= 0, rows, starts, slots)
             alike = self._records.take(starts) == hashed.take(rows)
@@ -118,40 +126,59 @@ class Directory:
         counts = words_of(names.lengths) + 1  # of words, with the first
         ends = self._used + np.cumsum(counts + _HEAD)
         starts, used = ends - counts - _HEAD, int(ends[-1])
+        if used > MOST_WORDS:
+            raise MemoryError("names take more than 32 GB; divide them between several fleets")
         records = np.column_stack([hashed, numbers.astype(np.uint64), names.words])
-        filled = np.arange(records.shape[1]) < (counts + _HEAD)[:, None]
+        if records.size > used - self._used:  # some names are shorter than the longest
+            records = records[np.arange(records.shape[1]) < (counts + _HEAD)[:, None]]
         self._records = longer(self._records, self._used, used)
-        self._records[self._used : used], self._used = records[filled], used
+        self._records[self._used : used], self._used = records.reshape(-1), used
         self._starts = longer(self._starts, self.count, self.count + len(names))
         self._starts[numbers] = starts
         self._long |= {self.count + row: content for row, content in names.long.items()}
         self.count += len(names)
         if SPARSE * self.count > len(self._table):
-            size = 1 << (SPARSE * self.count - 1).bit_length()
-            self._table, starts = np.full(size, -1, np.int64), self._starts[: self.count]
+            size = 1 << (2 * SPARSE * self.count - 1).bit_length()
+            self._table, starts = np.zeros(size, np.uint32), self._starts[: self.count]
         self._enter(starts)
 
     def _enter(self, starts: np.ndarray) -> None:
         """Put records into the table."""
         mask = len(self._table) - 1
         slots = (self._records.take(starts) & np.uint64(mask)).astype(np.int64)
-        while len(starts):
-            free = self._table[slots] < 0
-            self._table[slots[free]] = starts[free]  # of several for one slot the last wins
-            starts, slots = _where(self._table[slots] != starts, starts, slots)
+        entries = (starts + 1).astype(np.uint32)
+        while len(entries):
+            free = self._table[slots] == 0
+            self._table[slots[free]] = entries[free]  # of several for one slot the last wins
+            entries, slots = _where(self._table[slots] != entries, entries, slots)
             slots = (slots + 1) & mask
 
 
 def longer(array: np.ndarray, used: int, needed: int) -> np.ndarray:
-    """Return an array with room for ``needed`` rows: twice as many as before, if not more.
+    """Return an array with room for ``needed`` rows: at least twice as many as before.
 
-    The memory of new rows is taken when they are first written.
+    The memory of new rows is taken when they are first written. So a large array gets room for
+    many more where the system allows it, and is rarely copied.
     """
     if needed <= len(array):
         return array
-    grown = np.zeros((1 << (needed - 1).bit_length(), *array.shape[1:]), array.dtype)
+    rows, grown = 1 << (needed - 1).bit_length(), None
+    if rows * array[:1].nbytes >= LARGE and sys.platform == "linux":
+        with contextlib.suppress(OSError, ValueError):  # the address space is limited
+            grown = _reserved((FORESIGHT * rows, *array.shape[1:]), array.dtype)
+    if grown is None:
+        grown = np.zeros((rows, *array.shape[1:]), array.dtype)
     grown[:used] = array[:used]
     return grown
+
+
+def _reserved(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return zeros that count as no memory before they are written, in large pages."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
+    memory = mmap.mmap(-1, math.prod(shape) * dtype.itemsize, flags=flags)
+    with contextlib.suppress(OSError):  # a system without large pages
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, dtype).reshape(shape)
 
 
 def _firsts(hashed: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from jboost.engine.packing import Packing
 from jboost.engine.pieces import aligned, samples_per_call
 from jboost.fleets import blocks, loops
 from jboost.fleets.streams import Streams
-from jboost.fleets.versions import Change
+from jboost.fleets.versions import Change, put
 from jboost.running.run import targets_of
 from jboost.sweeps.devices import Device
 from jboost.sweeps.jobs import example_state
@@ -73,10 +73,11 @@ class Program:
         before_is_known = True  # rows of new streams may hold states of another branch of runs
         for device, chosen in enumerate(states_of):
             of_device = words[device, : len(chosen)]
-            streams.read(unique[chosen], out=of_device)
             new = np.flatnonzero(unique[chosen] >= count)
+            if len(new) < len(chosen):
+                streams.read(unique[chosen], out=of_device)
             if len(new):
-                of_device[new] = self.first_words(hashed[firsts[chosen[new]]])
+                put(of_device, new, self.first_words(hashed[firsts[chosen[new]]]))
                 before_is_known = before_is_known and count >= streams.used
         position_of = positions if ranks is None else ranks[positions]
         run, calls, states = loops.RUN[spec.loop], [], words

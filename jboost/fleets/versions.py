@@ -130,7 +130,9 @@ def _exchange(arrays: dict[str, np.ndarray], difference: Difference) -> Differen
 
 def put(array: np.ndarray, rows: Row, values: np.ndarray) -> None:
     """Write rows of an array: as ``array[rows] = values``, in half of the time."""
-    if array.ndim == 1 or not len(rows):
+    if len(rows) and len(rows) == len(array) and (rows[:-1] < rows[1:]).all():
+        array[:] = values  # all rows, in their order
+    elif array.ndim == 1 or not len(rows):
         array[rows] = values
     else:
         whole = np.dtype((np.void, array.itemsize * array.shape[1]))

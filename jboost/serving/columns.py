@@ -48,8 +48,8 @@ def fixed(rows: Sequence[Features], target: str, most: int) -> Columns:
         raise bad(f"a row may have {most:,} features; got {len(names):,}")
     for name in names:
         if not 0 < len(name) <= LONGEST_NAME or not is_text(name) or not name.isprintable():
-            wanted = f"1 to {LONGEST_NAME} printable characters"
-            raise bad(f"the name of a column must have {wanted}; got {shown(name)}")
+            expected = f"1 to {LONGEST_NAME} printable characters"
+            raise bad(f"the name of a column must have {expected}; got {shown(name)}")
     if target in names:
         raise bad(f"{shown(target)} is the target: send it as the answer, not as a feature")
     try:
@@ -164,8 +164,10 @@ def _table(columns: Columns, rows: Sequence[Features]) -> pa.Table:
             arrays[name] = _array(name, column, values)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             odd = next((v for v in values if v is not None), None)
-            wanted = "a time" if column.kind == "time" else "a number"
-            raise bad(f"{shown(name)} must be {wanted}; got such values as {shown(odd)}") from None
+            expected = "a time" if column.kind == "time" else "a number"
+            raise bad(
+                f"{shown(name)} must be {expected}; got such values as {shown(odd)}"
+            ) from None
     for name in columns.ids:
         arrays.setdefault(name, pa.nulls(len(rows), pa.string()))
     return pa.table(arrays)

@@ -182,26 +182,24 @@ class Log:
 
         ``reached`` has, for each stream, how many of its answers are in all checkpoints.
         """
+        removed = 0
         with self.transaction():
-            more = any([
-                self._remove("log", "stream = ? AND first + count <= ?", pair)
-                for pair in reached.items()
-            ])  # fmt: skip
+            for pair in reached.items():
+                done = "stream = ? AND first + count <= ?"
+                removed += self._remove("log", "stream, first, count", done, pair)
             oldest = self.clock - self._limits.age
-            removed = self._remove("questions", "asked < ?", (oldest,))
-            if removed:
-                self.dropped += removed
+            expired = self._remove("questions", "asked", "asked < ?", (oldest,))
+            if expired:
+                self.dropped += expired
                 self.open = dict(self._db.execute(COUNTS))
             last = self._db.execute("SELECT max(number) FROM answered").fetchone()[0] or 0
             surplus = oldest, last - self._limits.answered
-            more = (
-                self._remove("answered", "answered < ? OR number <= ?", surplus) or removed or more
-            )
+            removed += self._remove("answered", "answered", "answered < ? OR number <= ?", surplus)
             self.put("clock", self.clock)
-        return bool(more)
+        return removed + expired > 0
 
-    def _remove(self, table: str, where: str, values: tuple[object, ...]) -> int:
-        """Remove those of the oldest rows for which a condition holds; return how many."""
-        oldest = f"SELECT * FROM {table} ORDER BY number LIMIT {AT_ONCE}"
+    def _remove(self, table: str, columns: str, where: str, values: tuple[object, ...]) -> int:
+        """Remove those of the oldest rows for which a condition on columns holds; say how many."""
+        oldest = f"SELECT number, {columns} FROM {table} ORDER BY number LIMIT {AT_ONCE}"
         query = f"DELETE FROM {table} WHERE number IN (SELECT number FROM ({oldest}) WHERE {where})"
         return self._db.execute(query, values).rowcount

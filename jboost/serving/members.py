@@ -71,7 +71,10 @@ class Member(NamedTuple):
         """Return the member with its program compiled, which the first rows would do otherwise."""
         assert self.columns is not None
         dtype = np.dtype(float_dtype(self.state))
-        self.run(np.zeros((1, self.columns.width), dtype), np.full(1, np.nan))
+        found = self.predict(np.zeros((1, self.columns.width), dtype))
+        if found.prediction.ndim != 1:
+            name = type(self.model).__name__
+            raise ValueError(f"a server predicts a number for a row; this {name} predicts several")
         return self._replace(dtype=dtype, plain=plain_names(self.columns))
 
     def numbers(self, rows: Sequence[Features]) -> Numbers:

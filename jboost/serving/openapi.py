@@ -169,9 +169,9 @@ def page() -> str:
             text += f"<p>Body: {html.escape(kinds)}</p>"
         replies = [[s, r["description"]] for s, r in operation["responses"].items()]
         sections.append((f"{method.upper()} {path}", text + pages.table([], replies)))
-    made = pages.page("jboost serve: the interface", sections)
-    style = made[made.index("<style>") : made.index("</style>") + len("</style>")]
-    return made.replace(style, '<link rel="stylesheet" href="/page.css">')
+    page_text = pages.page("jboost serve: the interface", sections)
+    style = page_text[page_text.index("<style>") : page_text.index("</style>") + len("</style>")]
+    return page_text.replace(style, '<link rel="stylesheet" href="/page.css">')
 
 
 def arrow_of(replies: list[dict[str, Any]]) -> bytes:

@@ -229,6 +229,8 @@ class Service:
     ) -> None:
         """Write a checkpoint of each member of a stream."""
         for label, member in now.members.items():
+            if member.columns is None:  # nothing has come yet
+                continue
             try:
                 members.save(self._path(stream.name, label), member, accounts[label], more)
             except OSError as error:

@@ -54,7 +54,7 @@ class Pending(NamedTuple):
     predictions: list[float | None]  # the ones that were returned for the questions
 
 
-class Placed(NamedTuple):
+class Prepared(NamedTuple):
     """Answers whose features are numbers: by the label of a member, x and the times of rows."""
 
     pending: Pending
@@ -109,9 +109,9 @@ class Stream:
                 seen.add(name)
                 question = log.question(self.name, name)
                 if features is None and question is None:
-                    place = f"row {number}: " if len(rows) > 1 else ""
+                    prefix = f"row {number}: " if len(rows) > 1 else ""
                     reason = "it was never asked, has expired, or gave way to newer ones"
-                    raise Refusal(404, f"{place}there is no open question {shown(name)}: {reason}")
+                    raise Refusal(404, f"{prefix}there is no open question {shown(name)}: {reason}")
             if features is None and question is not None:
                 features = json.loads(question.features)
             found.features.append(features or {})
@@ -120,7 +120,7 @@ class Stream:
             found.predictions.append(question and question.prediction)
         return found
 
-    def place(self, now: Now, pending: Pending) -> tuple[Now, Placed]:
+    def prepare(self, now: Now, pending: Pending) -> tuple[Now, Prepared]:
         """Make numbers of answers; the stream that is returned has places for their texts."""
         self._refuse_other(now, pending.features)
         members, encoded = dict(now.members), {}
@@ -131,24 +131,24 @@ class Stream:
                 columns, x, instants = member.numbers(behind)
                 members[label] = member._replace(columns=columns)
                 encoded[label] = x, instants
-        return now._replace(members=members), Placed(pending, encoded)
+        return now._replace(members=members), Prepared(pending, encoded)
 
     def step(
-        self, now: Now, placed: Sequence[Placed], asked: np.ndarray | None = None
+        self, now: Now, prepared: Sequence[Prepared], asked: np.ndarray | None = None
     ) -> tuple[Now, Counted, Estimates | None]:
         """Learn answers, then predict; return the next stream and what the leader says.
 
         Args:
           now: the stream, with places for the texts of the answers.
-          placed: answers that :meth:`place` has made numbers of.
+          prepared: answers that :meth:`prepare` has made numbers of.
           asked: (n, r) the x of questions.
         """
-        rows = _joined([p.pending for p in placed])
+        rows = _joined([p.pending for p in prepared])
         answers = np.array(rows.answers, np.float64)
         members, counted = dict(now.members), Counted([], [], rows.features)
         estimates = None
         for label, member in now.members.items():
-            encoded = [p.encoded[label] for p in placed if label in p.encoded]
+            encoded = [p.encoded[label] for p in prepared if label in p.encoded]
             xs = [x for x, _ in encoded]
             learned = answers[len(answers) - sum(map(len, xs)) :]
             leads = label == now.leader and asked is not None
@@ -187,8 +187,8 @@ class Stream:
         first = min(member.position for member in self.now.members.values())
         self.now = self.now._replace(position=first)
         for rows in _blocks(_logged(log, self.name, first)):
-            now, placed = self.place(self.now, rows)
-            self.now, counted, _ = self.step(now, [placed])
+            now, prepared = self.prepare(self.now, rows)
+            self.now, counted, _ = self.step(now, [prepared])
             self.count(counted)
         return self.now.position - first
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from jboost.core import extras
 from jboost.serving import figures, metrics, openapi, rows
-from jboost.serving.exchange import Rows, body_of
+from jboost.serving.exchange import Budget, Rows, body_of
 from jboost.serving.guard import Guard, Rules
 from jboost.serving.metrics import Requests
 from jboost.serving.refusal import Refusal, bad
@@ -45,7 +45,7 @@ class Web:
     """
 
     def __init__(self, service: Service, rules: Rules, largest_body: int = LARGEST_BODY):
-        self._service, self._largest = service, largest_body
+        self._service, self._budget = service, Budget(largest_body)
         self.requests = Requests()
         self._watcher = figures.Watcher(service, self.requests)
         self._watching = 0
@@ -101,7 +101,7 @@ class Web:
 
     async def _promote(self, request: Request) -> Response:
         stream = self._stream(request)
-        content = await body_of(request.scope, request.receive, self._largest)
+        content = await body_of(request.scope, request.receive, self._budget)
         label = None
         if content.strip():
             if "json" not in request.headers.get("content-type", ""):

@@ -5,8 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import schemathesis
+import pytest
 from hypothesis import HealthCheck, given, settings
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("starlette")
+pytest.importorskip("httpx")
+pytest.importorskip("schemathesis")
+import schemathesis
 from support.serving import features, over_http, service_of, stream
 
 from experiments.bench.serve_faults import mangled

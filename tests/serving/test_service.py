@@ -233,9 +233,45 @@ def test_a_checkpoint_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch
         context.setattr(service.members, "save", full)
         feed(local, xs, ds)
         local.stop()
-    assert any("No space left on device; the log keeps what is new" in line for line in local.said)
+    assert any(
+        "No space left on device; the log keeps what is new" in line for line in local.messages
+    )
     local = Local(tmp_path)
     assert same_bits(local.state, run_of("newton", xs, ds)[0])
+    local.stop()
+
+
+def test_checkpoints_of_different_age_come_to_the_same_end(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    """A shadow whose last checkpoint failed learns from the log what the leader has learned."""
+    xs, ds = stream(40)
+    local = Local(tmp_path / "state")
+    feed(local, xs[:10], ds[:10])
+    local.stop()
+    (tmp_path / "state" / "newton.newton.run").rename(tmp_path / "beside.run")
+    Local(tmp_path / "other").stop()
+    local = Local(tmp_path / "served")
+    local.service.add_shadow("newton", "beside", tmp_path / "beside.run", {"run": ""})
+    local.stream = local.service.streams["newton"]
+    feed(local, xs[10:30], ds[10:30])
+    save = members.save
+
+    def fails_for_shadow(path: Path, *arguments: Any) -> None:
+        if "beside" in path.name:
+            raise OSError(28, "No space left on device")
+        save(path, *arguments)
+
+    monkeypatch.setattr(service, "PATIENCE", 0.0)
+    with monkeypatch.context() as context:
+        context.setattr(members, "save", fails_for_shadow)
+        local.stop()
+    local = Local(tmp_path / "served")
+    feed(local, xs[30:], ds[30:], 30)
+    found = local.stream.now.members
+    assert same_bits(found["newton"].state, run_of("newton", xs[10:], ds[10:])[0])
+    assert same_bits(found["beside"].state, run_of("newton", xs, ds)[0])
+    assert found["beside"].seen == 40 and found["newton"].seen == 30
     local.stop()
 
 
@@ -258,9 +294,9 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: Any) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(logs, "time", made)
-    return made
+    clock = Clock()
+    monkeypatch.setattr(logs, "time", clock)
+    return clock
 
 
 def asked(log: Log, *names: str) -> None:

@@ -72,10 +72,10 @@ class Local:
     """A service in this process, whose requests are handled one by one."""
 
     def __init__(self, folder: Path, model: str = "newton", **options: Any):
-        self.said: list[str] = []
+        self.messages: list[str] = []
         intervals = options.pop("intervals", None)
         limits = Limits(**options.pop("limits", {}))
-        self.service = Service(folder, Options(limits, **options), self.said.append)
+        self.service = Service(folder, Options(limits, **options), self.messages.append)
         if not self.service.streams:
             asked = {"name": model, "settings": {}, "seed": None, "intervals": intervals}
             member = members.anew(**asked)
