@@ -104,7 +104,7 @@ def mstl(series: Series) -> np.ndarray:
         model = MSTL(
             season_length=[series.day, 7 * series.day], trend_forecaster=AutoETS(model="ZZN")
         )
-        past = series.y[origin + 1 - rows : origin + 1]
+        past = series.y[max(origin + 1 - rows, 0) : origin + 1]
         forecasts.append(model.forecast(y=past, h=series.horizon)["mean"])
     return np.array(forecasts)
 
