@@ -72,27 +72,27 @@ def river(series: Series) -> np.ndarray:
     ]  # fmt: skip
 
     def run(make: Callable[[], Any], stop: int, origins: set[int]) -> dict[int, np.ndarray]:
-        model, made = make(), {}
+        model, found = make(), {}
         for row in range(stop):
             model.learn_one(float(series.y[row]))
             if row in origins:
-                made[row] = np.array(model.forecast(H), float)
-        return made
+                found[row] = np.array(model.forecast(H), float)
+        return found
 
     tenth = int(TUNED * len(series.y))
     trial = range(tenth // 2, tenth - H, H)
 
     def score(make: Callable[[], Any]) -> float:
         try:
-            made = run(make, tenth, {*trial})
+            found = run(make, tenth, {*trial})
         except (ValueError, ZeroDivisionError, OverflowError):
             return np.inf
-        errors = [np.abs(y - series.y[t + 1 : t + 1 + H]).mean() for t, y in made.items()]
+        errors = [np.abs(y - series.y[t + 1 : t + 1 + H]).mean() for t, y in found.items()]
         return float(np.nan_to_num(np.mean(errors), nan=np.inf))
 
     best = min(makes, key=score)
-    made = run(best, int(series.origins[-1]) + 1, {*series.origins.tolist()})
-    return np.array([made[row] for row in series.origins.tolist()])
+    found = run(best, int(series.origins[-1]) + 1, {*series.origins.tolist()})
+    return np.array([found[row] for row in series.origins.tolist()])
 
 
 def mstl(series: Series) -> np.ndarray:

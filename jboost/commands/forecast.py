@@ -43,14 +43,14 @@ def run(args: argparse.Namespace) -> int:
     done, content = horizons.read_run(args.run_file)
     model, state = done.model, content.state
     args.target = None
-    known = None
+    values = None
     if args.file is not None:
         if not done.known:
             text = "the run has no --known columns, so that no file tells more of the rows to come"
             raise CommandError(f"{text}; leave {args.file} out", terminal.WRONG_USAGE)
-        known = _known(args, done)
-    y = np.asarray(model.forecast(state, known))
-    low, high = (np.asarray(end) for end in model.interval(state, known))
+        values = _known(args, done)
+    y = np.asarray(model.forecast(state, values))
+    low, high = (np.asarray(end) for end in model.interval(state, values))
     columns = {"horizon": [str(h) for h in range(1, len(y) + 1)]}
     timing = Timing.of(done.columns)
     if timing is not None and done.latest is not None:

@@ -35,7 +35,7 @@ class ForecastState(NamedTuple):
     fading: Array  # what the latest answers differed from that, (TWINS, len(MEMORIES))
     situation: NewtonState  # least squares of an answer by tables and known columns of its row
     shared: State  # the least squares of all horizons, for each twin; () with a learner
-    given: State  # the copies of a learner; () without one
+    learner: State  # the copies of a learner; () without one
     estimates: Array  # a ring of what each expert, the mix, and its interval's half width said
     at: Array  # where the newest entries of the rings are
     valid: Array  # whether the row h back is in the rings, (H,)
