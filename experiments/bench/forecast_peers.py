@@ -42,7 +42,7 @@ def lightgbm(series: Series) -> np.ndarray:
     exog = pd.DataFrame(np.column_stack([clock, series.x[:, of_target], late]))
     exog.columns = [f"e{i}" for i in exog.columns]
     y = pd.Series(series.y)
-    lags = sorted({1, 2, 3, 4, 5, 6, day, 7 * day})
+    lags = sorted({1, 2, 3, 4, 5, 6, day, *([7 * day] if 28 * day < len(y) else [])})
     forecasts, fitted, model = [], -REFIT, None
     for origin in series.origins.tolist():
         if origin - fitted >= REFIT:
@@ -85,7 +85,7 @@ def river(series: Series) -> np.ndarray:
     def score(make: Callable[[], Any]) -> float:
         try:
             found = run(make, tenth, {*trial})
-        except (ValueError, ZeroDivisionError, OverflowError):
+        except (IndexError, ValueError, ZeroDivisionError, OverflowError):  # too few rows
             return np.inf
         errors = [np.abs(y - series.y[t + 1 : t + 1 + H]).mean() for t, y in found.items()]
         return float(np.nan_to_num(np.mean(errors), nan=np.inf))
