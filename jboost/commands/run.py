@@ -56,7 +56,7 @@ columns, target, prediction, and with --intervals lower and upper.
 examples:
   jboost run houses.csv --target price
   jboost run houses.csv --target price --intervals 0.9 --report houses.html
-  jboost run load.csv --target mw --time hour --horizon 24 --known holiday \
+  jboost run load.csv --target mw --time hour --horizon 24 --known holiday \\
       --intervals 0.9 --checkpoint load.run --report load.html
   jboost run trips.parquet --target seconds --drop id --category zone \\
       --model bnm_wu --set m=10 --checkpoint trips.run --report trips.html
@@ -104,6 +104,9 @@ def run(args: argparse.Namespace) -> int:
     if args.resume and args.checkpoint is None:
         raise CommandError(f"{given} needs the --checkpoint to go on from", WRONG_USAGE)
     if args.key is not None:
+        if args.horizon is not None or args.known:
+            advice = "forecast a file of each key, or jb.Fleet(jb.Forecast(…)) in Python"
+            raise CommandError(f"--horizon and --key do not go together; {advice}", WRONG_USAGE)
         return keyed.run(args)
     if args.keys is not None:
         raise CommandError("--keys is for runs with --key", WRONG_USAGE)

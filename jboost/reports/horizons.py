@@ -96,8 +96,8 @@ class Horizons:
             y = block.prediction[-1].astype(np.float64)
             self.last = np.stack([y, y - h, y + h])
         self.rows += int(learned.sum())
-        kept = LONGEST + self.horizon
-        self._slots, self._values = (values[-kept:] for values in seen)
+        most = LONGEST + self.horizon
+        self._slots, self._values = (values[-most:] for values in seen)
         self.recent = self._values[-2 * self.horizon :]
 
     def as_dict(self) -> dict[str, Any]:
