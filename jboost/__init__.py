@@ -32,6 +32,7 @@ from jboost.core import Learner, Transform, model, static
 from jboost.core import metrics as metrics
 from jboost.core.squared_errors import ase
 from jboost.engine.cache import cache
+from jboost.explanations.columns import explain
 from jboost.learners import (
     NLMS,
     SGD,
@@ -123,6 +124,6 @@ __all__ = [
     "Replay", "Scale", "ScaleAlike", "ScaleTarget", "Scored",
     "Select", "SelfTuning", "Transform", "Uniform", "WeightColumn", "Weighted", "ase", "auto",
     "bnm_dr", "bnm_ru", "bnm_wu", "boost", "bpl_dr", "bpl_ru", "bpl_wu", "bsgd_dr", "bsgd_ru",
-    "bsgd_wu", "cache", "datasets", "hypergradient", "load", "model", "mse", "pipeline", "run",
-    "save", "static", "streams", "sweep", "targets", "theory", "tune",
+    "bsgd_wu", "cache", "datasets", "explain", "hypergradient", "load", "model", "mse", "pipeline",
+    "run", "save", "static", "streams", "sweep", "targets", "theory", "tune",
 ]  # fmt: skip

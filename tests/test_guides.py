@@ -16,6 +16,7 @@ GUIDES = (
     "fleets.md",
     "tuning.md",
     "prediction.md",
+    "knowing.md",
     "real_stream.md",
     "from_other_libraries.md",
 )

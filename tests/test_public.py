@@ -59,6 +59,7 @@ NAMES = [
     "hypergradient",
     "tune",
     "boost",
+    "explain",
     "cache",
     "bsgd_wu",
     "bsgd_dr",

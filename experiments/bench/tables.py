@@ -301,6 +301,19 @@ def self_tuning(record: Record) -> str:
     return table([*head, *starts], rows)
 
 
+def explanations(record: Record) -> str:
+    """The errors of parts and the time of a row, by model and pairs of orders, beside shap."""
+    rows = []
+    for name, found in record["results"].items():
+        for pairs in (1, 2, 4):
+            ours, peer = found[f"jboost, {pairs}"], found.get(f"shap, {pairs}")
+            cells = [f"{ours['error']:.2%}", short(ours["ms"]), f"{ours['left']:.0e}"]
+            cells += ["–", "–"] if peer is None else [f"{peer['error']:.2%}", short(peer["ms"])]
+            rows.append([name, str(pairs), *cells])
+    head = ["", "pairs", "error", "ms a row", "left", "shap: error", "ms a row"]
+    return f"{run_line(record, 'set', 'T', 'rows')}\n\n{table(head, rows)}"
+
+
 def blocks(record: Callable[[str], Record]) -> dict[str, str]:
     """Every marked table of the benchmarks by its name; ``record`` loads a script's JSON."""
     combiners, nonlinear, tuning = record("combiners"), record("nonlinear"), record("tuning")
@@ -318,6 +331,7 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
         "related work": related_work(record("baselines")),
         "nonlinear": requirements(nonlinear),
         "networks": networks(nonlinear),
+        "explanations": explanations(record("explanations")),
         "intervals": intervals(record("intervals")),
         "changes": changes(record("intervals")),
         "delays": delays(prediction),

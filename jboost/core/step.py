@@ -12,7 +12,12 @@ from jboost.core.pytree import Key
 
 
 class Info(dict[str, Any]):
-    """What is known about one step: ``info["lam"]`` or ``info.lam``."""
+    """What is known about one step: ``info["lam"]`` or ``info.lam``.
+
+    ``info.before()`` is the state before the sample, as the prediction was made.
+    """
+
+    before: Callable[[], State]
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -53,7 +58,9 @@ def step(
     observed = None
     if observe is not None:
         reported = model.info(state, sample)
-        observed = observe(after, Info(reported, x=x, d=d, prediction=prediction))
+        info = Info(reported, x=x, d=d, prediction=prediction)
+        info.before = lambda: state
+        observed = observe(after, info)
     return after, Trace(prediction, ~sample.good, observed)
 
 
