@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from jboost.checkpoints.checkpoint import load, save
     from jboost.paper import datasets, theory
     from jboost.paper import report as report
+    from jboost.running.export import export
     from jboost.running.stream import run_stream as run_stream
     from jboost.sweeps.sweep import sweep
     from jboost.tuning.hypergradient import hypergradient
@@ -88,6 +89,7 @@ _LATER = {
     "CheckpointError": "jboost.checkpoints.checkpoint",
     "datasets": "jboost.paper.datasets",
     "plots": "jboost.plots",
+    "export": "jboost.running.export",
     "hypergradient": "jboost.tuning.hypergradient",
     "load": "jboost.checkpoints.checkpoint",
     "report": "jboost.paper.report",
@@ -124,6 +126,6 @@ __all__ = [
     "Replay", "Scale", "ScaleAlike", "ScaleTarget", "Scored",
     "Select", "SelfTuning", "Transform", "Uniform", "WeightColumn", "Weighted", "ase", "auto",
     "bnm_dr", "bnm_ru", "bnm_wu", "boost", "bpl_dr", "bpl_ru", "bpl_wu", "bsgd_dr", "bsgd_ru",
-    "bsgd_wu", "cache", "datasets", "explain", "hypergradient", "load", "model", "mse", "pipeline",
-    "run", "save", "static", "streams", "sweep", "targets", "theory", "tune",
+    "bsgd_wu", "cache", "datasets", "explain", "export", "hypergradient", "load", "model", "mse",
+    "pipeline", "run", "save", "static", "streams", "sweep", "targets", "theory", "tune",
 ]  # fmt: skip

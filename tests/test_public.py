@@ -60,6 +60,7 @@ NAMES = [
     "tune",
     "boost",
     "explain",
+    "export",
     "cache",
     "bsgd_wu",
     "bsgd_dr",

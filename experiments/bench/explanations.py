@@ -3,12 +3,13 @@
 Each model learns the first rows of a set of eight columns. Some later rows are then explained, all
 against the same usual input: exactly, by all 2⁸ subsets; by ``jb.explain`` with 1, 2 and 4 pairs of
 orders; and by the permutation explainer of shap, where it is installed, with as many. An error is
-the mean distance of a part from the exact one, over the mean size of the exact parts. A time is that
-of the quickest row.
+the mean distance of a part from the exact one, over the mean size of the exact parts. A time is
+that of the quickest row.
 """
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 import time
@@ -55,7 +56,7 @@ def exact(predict: Callable[[Any], Any], x: np.ndarray, usual: np.ndarray) -> np
 def of_shap(predict: Callable[[Any], Any], rows: np.ndarray, usual: np.ndarray, pairs: int) -> Any:
     """The parts by shap's permutation explainer, and milliseconds a row; None without shap."""
     try:
-        import shap
+        shap = importlib.import_module("shap")
     except ImportError:
         return None
     explainer = shap.explainers.Permutation(lambda x: np.asarray(predict(x)), usual[None], seed=0)
