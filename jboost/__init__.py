@@ -29,6 +29,7 @@ from jboost.combiners.convex import BOA, EWA, MLPoly
 from jboost.combiners.mean import NSGD, Uniform
 from jboost.combiners.refined import Refined, ScaleAlike
 from jboost.core import Learner, Transform, model, static
+from jboost.core import losses as losses
 from jboost.core import metrics as metrics
 from jboost.core.squared_errors import ase
 from jboost.engine.cache import cache

@@ -314,6 +314,17 @@ def explanations(record: Record) -> str:
     return f"{run_line(record, 'set', 'T', 'rows')}\n\n{table(head, rows)}"
 
 
+def losses(record: Record) -> str:
+    """Coverage, width and pinball loss of intervals, by set and method."""
+    rows = [
+        [name, how, f"{100 * row['inside']:.1f}", number(row["width"], 3), number(row["pinball"])]
+        for name, found in record["results"].items()
+        for how, row in found.items()
+    ]
+    head = ["set", "bounds", "inside, %", "width", "pinball loss"]
+    return f"{run_line(record, 'T', 'coverage', 'step')}\n\n{table(head, rows)}"
+
+
 def blocks(record: Callable[[str], Record]) -> dict[str, str]:
     """Every marked table of the benchmarks by its name; ``record`` loads a script's JSON."""
     combiners, nonlinear, tuning = record("combiners"), record("nonlinear"), record("tuning")
@@ -332,6 +343,7 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
         "nonlinear": requirements(nonlinear),
         "networks": networks(nonlinear),
         "explanations": explanations(record("explanations")),
+        "losses": losses(record("losses")),
         "intervals": intervals(record("intervals")),
         "changes": changes(record("intervals")),
         "delays": delays(prediction),

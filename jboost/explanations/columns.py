@@ -128,7 +128,8 @@ def _parts(
     """Return base and parts; ``orders`` has the place of each group in each order, (orders, G)."""
     usual, count = usual_input(model, state, len(x)), orders.shape[1]
     prediction = model.predict(state, x)
-    if isinstance(model, LINEAR):
+    loss = getattr(model, "loss", None)
+    if isinstance(model, LINEAR) and not (loss is not None and loss.has_link):
         moved = model.coefficients(state, x) * (known(x, x.dtype) - usual)
         parts = jax.ops.segment_sum(moved, groups, count)
         return prediction - parts.sum(), parts

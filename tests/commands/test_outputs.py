@@ -99,7 +99,7 @@ def test_the_input_is_no_output(option: str, kind: str, capsys: Any) -> None:
 def test_outputs_that_differ_are_written() -> None:
     words = [word for option, name in OUTPUTS.items() for word in (option, f"{option[2]}{name}")]
     assert main([*RUN, *words]) == 0
-    assert {*os.listdir()} == {"data.csv", "co", "po", "po.svg", "ro.html"}
+    assert {*os.listdir()} == {"data.csv", "co", "po", "eo", "po.svg", "ro.html"}
     assert main([*RUN, "--predictions", "/dev/null", "--checkpoint", "d"]) == 0
 
 
