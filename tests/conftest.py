@@ -39,7 +39,7 @@ def pytest_runtest_teardown():
         memory.give_back()
 
 
-EXTRAS = ("matplotlib", "narwhals", "pyarrow", "river", "sklearn")
+EXTRAS = ("matplotlib", "narwhals", "pyarrow", "river", "sklearn", "starlette", "uvicorn")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -18,10 +18,12 @@ GUIDES = (
     "prediction.md",
     "knowing.md",
     "real_stream.md",
+    "serve.md",
     "from_other_libraries.md",
 )
 NEEDED = {
     "real_stream.md": ("pyarrow",),
+    "serve.md": ("starlette", "uvicorn", "httpx"),
     "from_other_libraries.md": ("padasip", "river", "sklearn"),
 }
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

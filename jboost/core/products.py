@@ -16,7 +16,7 @@ from jax import Array
 
 from jboost.core import places
 from jboost.core.numerics import HIGHEST, root
-from jboost.core.surroundings import surroundings
+from jboost.core.surroundings import stage, surroundings
 
 LARGEST_SUM = 24  # columns; beyond, a matrix product is faster in every layout
 # To find a shorter column in every copy takes less than to see whether all copies agree on it.
@@ -172,7 +172,12 @@ def entry(A: Array, j: Array) -> Array:
 
 
 def _column(A: Array, j: Array) -> Array:
-    return jax.lax.dynamic_index_in_dim(A, j, axis=-1, keepdims=False)
+    def column() -> Array:
+        return jax.lax.dynamic_index_in_dim(A, j, axis=-1, keepdims=False)
+
+    if A.ndim == 2 and A.shape[-1] > LARGEST_CHOICE and surroundings() == "kernel":
+        return stage(column)
+    return column()
 
 
 def _column_by_mask(A: Array, j: Array) -> Array:

@@ -25,8 +25,10 @@ _SIGNS = str.maketrans(
     | dict.fromkeys([*range(0x2060, 0x2070), 0xFEFF])
     | {"＋": "+", "﹢": "+", "．": ".", "，": ",", "ｅ": "e", "Ｅ": "e"}
 )
-_GROUPED = re.compile(r"[-+]?\d{1,3}(\xa0\d{3})+(\.\d*)?$")
-# Between thousands, and around a number. They are not read: they may be part of a code.
+# Groups of three digits: between no-break spaces, or between commas where these can mean nothing
+# else, since decimals or another comma follow.
+_GROUPED = re.compile(r"[-+]?\d{1,3}((\xa0\d{3})+(\.\d*)?|(,\d{3})+\.\d+|(,\d{3}){2,})$")
+# Between thousands, and around a number. Else they are not read: they may be part of a code.
 _SEPARATOR, _UNITS = re.compile(r"(?<=\d)[\s'’_.,](?=\d{3}(?!\d))"), "$€£¥%‰ \xa0"
 
 
@@ -39,6 +41,8 @@ def number_of(text: str, decimal: str = ".") -> float | None:
     """The number that a text reads as, or None; ``decimal`` is the sign before decimals.
 
     Digits and signs of any script are read, and no-break spaces between groups of three digits.
+    So are commas between them, or points where a comma stands before decimals, but not in a text
+    such as 1,234, which could also be a number with three decimals.
 
     >>> number_of(" 1e3 "), number_of("−１２"), number_of("٣٫٥"), number_of("1\\xa0234")
     (1000.0, -12.0, 3.5, 1234.0)
@@ -46,13 +50,15 @@ def number_of(text: str, decimal: str = ".") -> float | None:
     (None, None, None, None)
     >>> number_of("1,5", ","), number_of("1.5", ","), number_of("1,5")
     (1.5, None, None)
+    >>> number_of("2,308.6"), number_of("1.234,5", ","), number_of("1,234,567"), number_of("1,234")
+    (2308.6, 1234.5, 1234567.0, None)
     """
     text = plain(text)
     if decimal != ".":
-        text = text.replace(".", "_").replace(decimal, ".")
+        text = text.translate({ord("."): ",", ord(decimal): "."})
     text = text.replace("٫", ".")  # the Arabic decimal sign, which means nothing else
     if _GROUPED.match(text):
-        text = text.replace("\xa0", "")
+        text = text.replace("\xa0", "").replace(",", "")
     try:
         return None if "_" in text else float(text)
     except ValueError:

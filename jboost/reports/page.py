@@ -10,8 +10,9 @@ STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
        color: #222; background: #fff; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-table { border-collapse: collapse; } th, td { padding: .25rem .9rem .25rem 0; text-align: left;
-       vertical-align: top; border-bottom: 1px solid #ddd; }
+table { border-collapse: collapse; display: block; overflow-x: auto; }
+th, td { padding: .25rem .9rem .25rem 0; text-align: left; vertical-align: top;
+       border-bottom: 1px solid #ddd; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 img { max-width: 100%; } pre { white-space: pre-wrap; }
 """

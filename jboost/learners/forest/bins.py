@@ -38,7 +38,7 @@ def edges_of(column: Array, filled: Array, count: int) -> Array:
     v = jnp.where(valid, v, BEYOND)
     # All pairs are compared: that compiles in a third of the time of a sort.
     most = div(jnp.sum(valid, dtype=jnp.int32), jnp.int32(count + 1))
-    equals_before = (v[None, :] == v[:, None]) & (numbers[None, :] < numbers[:, None])
+    equals_before = (v[None, :] == v[:, None]) & (rows[None, :] < rows[:, None])
     counted = valid & (jnp.sum(equals_before, axis=1, dtype=jnp.int32) <= most)
     up_to = counted[None, :] & (v[None, :] <= v[:, None])
     mass = jnp.sum(up_to, axis=1, dtype=jnp.int32)  # the values up to this one that are counted

@@ -242,7 +242,9 @@ class BoostedTrees(Learner):
             edges, bins = carry
             j = jnp.minimum(schedule.turn * share + i, r - 1)
             column = jax.lax.dynamic_slice_in_dim(ring.x, j, 1, axis=1)
-            new = edges_of(column[:, 0], schedule.filled, self.bins - 2)
+            # Adds 0. What does not depend on j would be computed at every step, cut or not.
+            filled = schedule.filled + jnp.minimum(j, 0)
+            new = edges_of(column[:, 0], filled, self.bins - 2)
             into = bins_of(column, new[None, None])
             bins = jax.lax.dynamic_update_slice_in_dim(bins, into, j, axis=1)
             return put_rows(edges, new[None], j), bins
@@ -265,7 +267,7 @@ class BoostedTrees(Learner):
         def down() -> Array:
             node = rows.node.astype(jnp.int32)
             code = at(growth.tree.codes, node)
-            entries = at(rows.x, jnp.arange(size, dtype=jnp.int32), code >> 1)
+            entries = at(ring.x, start + jnp.arange(size, dtype=jnp.int32), code >> 1)
             return children(node, code, at(growth.tree.thresholds, node), entries)
 
         def rest() -> tuple[Array, ...]:
@@ -294,10 +296,7 @@ class BoostedTrees(Learner):
         residual = rows.target - state.mean - fitted
         sums = jnp.stack([w * residual, w * old, w], axis=-1)
         number = node.astype(jnp.int32) - (_nodes(growth.level) - 1)  # among those of the level
-        bins = rows.bins
-        if len(growth.columns) < bins.shape[1]:
-            bins = at(bins.T, growth.columns).T
-        histogram = with_rows(growth.histogram, number, bins.astype(jnp.int32), sums)
+        histogram = with_rows(growth.histogram, number, rows.bins, growth.columns, sums)
         place = jnp.where(grows, start + size, start)
         growth = growth._replace(histogram=histogram, place=place)
         all_seen = grows & (place >= state.schedule.filled)

@@ -7,14 +7,18 @@ from jax import Array
 from jboost.core.places import at
 
 
-def with_rows(histogram: Array, node: Array, bins: Array, sums: Array) -> Array:
-    """Return the histogram with the sums of each row added, in each column at the row's bin."""
-    columns, zero = histogram.shape[2], jnp.zeros((), jnp.int32)
+def with_rows(histogram: Array, node: Array, bins: Array, columns: Array, sums: Array) -> Array:
+    """Return the histogram with the sums of each row added, in each column at the row's bin.
+
+    ``columns`` are the columns of ``bins`` that the histogram has.
+    """
+    zero = jnp.zeros((), jnp.int32)
 
     def add_row(i: Array, histogram: Array) -> Array:
         new = at(sums, i)[None, None, None]
-        for j in range(columns):
-            place = at(node, i), at(bins, i, jnp.int32(j)), jnp.int32(j), zero
+        for j in range(len(columns)):
+            bin = at(bins, i, columns[j]).astype(jnp.int32)
+            place = at(node, i), bin, jnp.int32(j), zero
             old = jax.lax.dynamic_slice(histogram, place, new.shape, allow_negative_indices=False)
             histogram = jax.lax.dynamic_update_slice(
                 histogram, old + new, place, allow_negative_indices=False

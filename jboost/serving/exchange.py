@@ -1,0 +1,143 @@
+"""The two routes that rows come by, ``/predict`` and ``/learn``: most requests are for them.
+
+They are plain ASGI, in front of all other routes: a router would take as long as they do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+from jboost.serving import openapi, rows
+from jboost.serving.guard import Application, Message, Receive, Send, refuse
+from jboost.serving.refusal import Refusal
+from jboost.serving.rows import Body
+from jboost.serving.service import Service
+from jboost.serving.streams import Stream
+from jboost.serving.writer import Job
+
+SLOWEST_BODY = 30.0  # seconds in which a body must have come
+LARGE = 2**17  # bytes; a larger body is read beside the event loop
+MOST_WAITING = 2000  # requests that may wait for the writer
+SYNONYMS = {"application/jsonl": rows.LINES, "application/json-lines": rows.LINES}
+SEVERAL = "several models are served here: use /models/NAME/predict and /models/NAME/learn"
+
+log = logging.getLogger("jboost.serving")
+
+
+class Rows:
+    """An ASGI application that answers requests with rows, and leaves others to ``inner``."""
+
+    def __init__(self, service: Service, inner: Application, largest_body: int):
+        self._service, self._inner, self._largest = service, inner, largest_body
+        # By the path: the stream, None where it is not told, and whether rows are answers.
+        self._paths: dict[str, tuple[Stream | None, bool]] = {}
+
+    def _route(self, path: str) -> tuple[Stream | None, bool] | None:
+        if not self._paths:
+            streams = [*self._service.streams.values()]
+            only = streams[0] if len(streams) == 1 else None
+            for name, learn in (("predict", False), ("learn", True)):
+                self._paths[f"/{name}"] = only, learn
+                for stream in streams:
+                    self._paths[f"/models/{stream.name}/{name}"] = stream, learn
+        return self._paths.get(path)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        route = self._route(scope["path"]) if scope["type"] == "http" else None
+        if route is None or scope["method"] != "POST":
+            await self._inner(scope, receive, send)
+            return
+        stream, learn = route
+        scope["jboost.route"] = "learn" if learn else "predict"
+        try:
+            if stream is None:
+                raise Refusal(404, SEVERAL)
+            kind = _kind(scope)
+            content = await body_of(scope, receive, self._largest)
+            body = await _read(content, kind, stream, learn=learn)
+            kind, reply = _written(body, await self._do(stream, body, learn=learn), learn=learn)
+        except Refusal as refusal:
+            await refuse(refusal, send)
+        except Exception:
+            log.exception("a request failed")
+            await refuse(Refusal(500, "the server failed; its log says why"), send)
+        else:
+            headers = [(b"content-type", kind), (b"content-length", b"%d" % len(reply))]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": reply})
+
+    async def _do(self, stream: Stream, body: Body, *, learn: bool) -> list[dict[str, Any]]:
+        """Let the writer handle a request; return a reply for each row."""
+        writer = self._service.writer
+        assert writer is not None
+        if writer.health.begun - writer.health.ended >= MOST_WAITING:
+            raise Refusal(429, f"{MOST_WAITING:,} requests wait already; try again")
+        future = asyncio.get_running_loop().create_future()
+        writer.submit(Job(stream, body.rows, learn, future))
+        job: Job = await future
+        if job.refusal is not None:
+            raise job.refusal
+        return job.reply or []
+
+
+def _kind(scope: Message) -> str:
+    """Return the media type of the body."""
+    header = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
+    kind = header.partition(b";")[0].strip().lower().decode("latin-1")
+    kind = SYNONYMS.get(kind, kind)
+    if kind not in rows.KINDS:
+        raise Refusal(415, f"send the body as {', '.join(rows.KINDS)}, and say so")
+    return kind
+
+
+async def body_of(scope: Message, receive: Receive, largest: int) -> bytes:
+    """Return the body of a request, unless it is too long or too slow."""
+    too_long = f"a body may have {largest:,} bytes; send smaller batches"
+    message = await receive() if _is_announced(scope, largest) else None
+    if message is None:
+        raise Refusal(413, too_long)
+    if message["type"] == "http.request" and not message.get("more_body"):  # most are so short
+        return message.get("body", b"")
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(SLOWEST_BODY):
+            while True:
+                if message["type"] == "http.disconnect":
+                    raise Refusal(400, "the client left")
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > largest:
+                    raise Refusal(413, too_long)
+                if not message.get("more_body"):
+                    return b"".join(parts)
+                message = await receive()
+    except TimeoutError:
+        raise Refusal(408, f"the body did not come within {SLOWEST_BODY:g} seconds") from None
+
+
+def _is_announced(scope: Message, largest: int) -> bool:
+    """Return whether the body is as short as it must be, as far as the request says."""
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            return not value.isdigit() or int(value[:20]) <= largest
+    return True
+
+
+async def _read(content: bytes, kind: str, stream: Stream, *, learn: bool) -> Body:
+    names = {"time": stream.time, "target": stream.target}
+    if len(content) > LARGE:
+        return await asyncio.to_thread(rows.read, content, kind, learn=learn, **names)
+    return rows.read(content, kind, learn=learn, **names)
+
+
+def _written(body: Body, replies: list[dict[str, Any]], *, learn: bool) -> tuple[bytes, bytes]:
+    """Return the media type and the bytes of a reply."""
+    if body.kind == rows.ARROW and not learn:
+        return rows.ARROW.encode(), openapi.arrow_of(replies)
+    if body.kind == rows.LINES:
+        text = "".join(f"{json.dumps(reply)}\n" for reply in replies)
+        return rows.LINES.encode(), text.encode()
+    return rows.JSON.encode(), json.dumps(replies[0] if body.single else replies).encode()

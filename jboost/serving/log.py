@@ -1,0 +1,207 @@
+"""The write-ahead log and the open questions of a server, in one SQLite file.
+
+A transaction is durable when it is committed: SQLite writes it ahead of the database (WAL mode) and
+flushes it to the disk (``synchronous=FULL``). One thread uses the log; no other does.
+
+The ages of questions are counted in seconds that the server was up, by a clock that nobody sets.
+So neither a jump of the system's clock nor a night without the server makes a question expire.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+FORMAT = 1
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value);
+CREATE TABLE IF NOT EXISTS questions (
+  number INTEGER PRIMARY KEY, stream TEXT NOT NULL, id TEXT NOT NULL, features TEXT NOT NULL,
+  prediction REAL, asked REAL NOT NULL, UNIQUE (stream, id));
+CREATE TABLE IF NOT EXISTS answered (
+  number INTEGER PRIMARY KEY, stream TEXT NOT NULL, id TEXT NOT NULL, answered REAL NOT NULL,
+  UNIQUE (stream, id));
+CREATE TABLE IF NOT EXISTS log (
+  number INTEGER PRIMARY KEY, stream TEXT NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL,
+  rows TEXT NOT NULL);
+"""
+COUNTS = "SELECT stream, count(*) FROM questions GROUP BY stream"
+BUSY = 5.0  # seconds that a reader from outside, such as the sqlite3 shell, may hold the file
+AT_ONCE = 1000  # rows of a table that are removed in one transaction: more would be felt
+
+
+class LogError(OSError):
+    """The file cannot be used; the message is a sentence."""
+
+
+class Limits(NamedTuple):
+    """How much a log keeps."""
+
+    questions: int = 100_000  # open questions; the oldest give way to new ones
+    answered: int = 1_000_000  # ids of answers, by which a repeated one is known
+    age: float = 7 * 86400.0  # seconds after which both are forgotten
+
+
+class Question(NamedTuple):
+    """An open question."""
+
+    id: str
+    features: str  # JSON
+    prediction: float | None  # the one that was returned; None if it was no number
+
+
+class Entry(NamedTuple):
+    """Answers that were committed together."""
+
+    first: int  # how many answers of the stream came before
+    length: int  # how many these are
+    rows: str  # JSON
+
+
+class Log:
+    """The log in the file of that path, which is made if it is absent."""
+
+    def __init__(self, path: Path, limits: Limits):
+        self._limits = limits
+        try:
+            self._db = sqlite3.connect(
+                path, timeout=BUSY, isolation_level=None, check_same_thread=False
+            )
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            with self.transaction():
+                for statement in SCHEMA.split(";\n"):
+                    self._db.execute(statement)
+                if self.get("format") is None:
+                    self.put("format", FORMAT)
+                if self.get("format") != FORMAT:
+                    raise LogError(f"{path} is of another release: its format is not {FORMAT}")
+        except sqlite3.Error as error:
+            raise LogError(f"{path} cannot be used: {error}") from None
+        newest = "SELECT (SELECT max(asked) FROM questions), (SELECT max(answered) FROM answered)"
+        before = (self.get("clock"), *self._db.execute(newest).fetchone())
+        self._began = max(float(seconds or 0) for seconds in before) - time.monotonic()
+        self.open: dict[str, int] = dict(self._db.execute(COUNTS))  # questions, by stream
+        self.dropped = 0  # questions that gave way or expired
+
+    def close(self) -> None:
+        """Close the file; what was committed stays."""
+        with contextlib.suppress(sqlite3.Error), self.transaction():
+            self.put("clock", self.clock)
+        self._db.close()
+
+    @property
+    def clock(self) -> float:
+        """Seconds that the server was up, over all its starts."""
+        return time.monotonic() + self._began
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit what the ``with`` block does, or nothing of it if anything is raised."""
+        self._db.execute("BEGIN IMMEDIATE")
+        counts = dict(getattr(self, "open", {}))
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            self.open = counts
+            raise
+
+    def get(self, name: str) -> str | int | float | None:
+        """Return a setting, None if it was never put."""
+        found = self._db.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
+        return found and found[0]
+
+    def put(self, name: str, value: str | int | float) -> None:
+        """Keep a setting."""
+        self._db.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
+
+    def is_answered(self, stream: str, name: str) -> bool:
+        """Return whether the question of that id was answered."""
+        return self._has("answered", stream, name)
+
+    def _has(self, table: str, stream: str, name: str) -> bool:
+        query = f"SELECT 1 FROM {table} WHERE stream = ? AND id = ?"
+        return self._db.execute(query, (stream, name)).fetchone() is not None
+
+    def question(self, stream: str, name: str) -> Question | None:
+        """Return the open question of that id."""
+        query = "SELECT id, features, prediction FROM questions WHERE stream = ? AND id = ?"
+        found = self._db.execute(query, (stream, name)).fetchone()
+        return found and Question(*found)
+
+    def ask(self, stream: str, questions: Iterable[Question]) -> None:
+        """Keep questions; one of the same id is replaced, one that was answered is not reopened."""
+        now, count = self.clock, self.open.get(stream, 0)
+        for name, features, prediction in questions:
+            if self._has("answered", stream, name):
+                continue
+            count += not self._has("questions", stream, name)
+            self._db.execute(
+                "INSERT OR REPLACE INTO questions (stream, id, features, prediction, asked) "
+                "VALUES (?, ?, ?, ?, ?)",
+                (stream, name, features, prediction, now),
+            )
+        excess = count - self._limits.questions
+        if excess > 0:
+            oldest = "SELECT number FROM questions WHERE stream = ? ORDER BY number LIMIT ?"
+            self._db.execute(f"DELETE FROM questions WHERE number IN ({oldest})", (stream, excess))
+            self.dropped += excess
+        self.open[stream] = min(count, self._limits.questions)
+
+    def close_question(self, stream: str, name: str) -> None:
+        """Note that the question of an id was answered, whether it was open or not."""
+        where = "WHERE stream = ? AND id = ?"
+        removed = self._db.execute(f"DELETE FROM questions {where}", (stream, name)).rowcount
+        self.open[stream] = self.open.get(stream, 0) - removed
+        self._db.execute(
+            "INSERT INTO answered (stream, id, answered) VALUES (?, ?, ?)",
+            (stream, name, self.clock),
+        )
+
+    def append(self, stream: str, entry: Entry) -> None:
+        """Add answers to the log."""
+        self._db.execute(
+            "INSERT INTO log (stream, first, count, rows) VALUES (?, ?, ?, ?)", (stream, *entry)
+        )
+
+    def entries(self, stream: str, after: int) -> Iterator[Entry]:
+        """Yield the entries with answers after the first ``after`` ones, in their order."""
+        query = "SELECT first, count, rows FROM log WHERE stream = ? AND first + count > ? "
+        for found in self._db.execute(query + "ORDER BY number", (stream, after)):
+            yield Entry(*found)
+
+    def tidy(self, reached: dict[str, int]) -> bool:
+        """Remove some of what is no longer needed; return whether anything was there to remove.
+
+        ``reached`` has, for each stream, how many of its answers are in all checkpoints.
+        """
+        with self.transaction():
+            more = any([
+                self._remove("log", "stream = ? AND first + count <= ?", pair)
+                for pair in reached.items()
+            ])  # fmt: skip
+            oldest = self.clock - self._limits.age
+            removed = self._remove("questions", "asked < ?", (oldest,))
+            if removed:
+                self.dropped += removed
+                self.open = dict(self._db.execute(COUNTS))
+            last = self._db.execute("SELECT max(number) FROM answered").fetchone()[0] or 0
+            surplus = oldest, last - self._limits.answered
+            more = (
+                self._remove("answered", "answered < ? OR number <= ?", surplus) or removed or more
+            )
+            self.put("clock", self.clock)
+        return bool(more)
+
+    def _remove(self, table: str, where: str, values: tuple[object, ...]) -> int:
+        """Remove those of the oldest rows for which a condition holds; return how many."""
+        oldest = f"SELECT * FROM {table} ORDER BY number LIMIT {AT_ONCE}"
+        query = f"DELETE FROM {table} WHERE number IN (SELECT number FROM ({oldest}) WHERE {where})"
+        return self._db.execute(query, values).rowcount

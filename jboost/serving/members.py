@@ -1,0 +1,166 @@
+"""A model that learns a stream of answers: made anew, from a kept run, or from its checkpoint."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jboost import catalogue
+from jboost.checkpoints import checkpoint
+from jboost.checkpoints.archive import CheckpointError
+from jboost.core import Key, Learner, State, checks
+from jboost.core.learner import float_dtype
+from jboost.engine import loop, pieces
+from jboost.files.columns import Columns
+from jboost.reports.accounts import Watch
+from jboost.reports.tally import Tally
+from jboost.running.blocks import Block
+from jboost.running.run import initial
+from jboost.serving.accounts import Account
+from jboost.serving.columns import Numbers, numbers, plain_names
+from jboost.serving.rows import Features
+from jboost.wrappers.intervals import Intervals
+
+POLICIES = ("impute", "skip", "raise")  # of missing inputs, in a run that is kept
+
+
+class Estimates(NamedTuple):
+    """What a model says of rows, (n,) each."""
+
+    prediction: np.ndarray
+    low: np.ndarray | None  # None if the model has no intervals
+    high: np.ndarray | None
+
+    def after(self, rows: int) -> Estimates:
+        """Return the estimates without those of the first rows."""
+        low, high = (None if bound is None else bound[rows:] for bound in self[1:])
+        return Estimates(self.prediction[rows:], low, high)
+
+
+class Member(NamedTuple):
+    """A model, what it has learned, and how far that is. It never changes: there is a next one."""
+
+    called: str  # the model's name in the catalogue
+    model: Learner
+    key: Key
+    missing: str  # what its run did with missing inputs, one of POLICIES
+    columns: Columns | None = None  # None until the first rows fix them
+    state: State = None  # as above
+    seen: int = 0  # rows that the model has learned, those of its kept run among them
+    position: int = 0  # answers of the stream that came before its next one
+    dtype: np.dtype = np.dtype(np.float32)  # of the state
+    plain: list[str] | None = None  # the names of the columns, if all of them hold numbers
+
+    @property
+    def coverage(self) -> float | None:
+        """The part of the answers that its intervals are to hold; None if it has none."""
+        return float(np.asarray(self.model.coverage)) if isinstance(self.model, Intervals) else None
+
+    def with_columns(self, columns: Columns) -> Member:
+        """Return the member that takes rows of these columns, before it has learned any."""
+        state = initial(self.model, columns.width, jnp.result_type(float), self.key)
+        return self._replace(columns=columns, state=state).warm()
+
+    def warm(self) -> Member:
+        """Return the member with its program compiled, which the first rows would do otherwise."""
+        assert self.columns is not None
+        dtype = np.dtype(float_dtype(self.state))
+        self.run(np.zeros((1, self.columns.width), dtype), np.full(1, np.nan))
+        return self._replace(dtype=dtype, plain=plain_names(self.columns))
+
+    def numbers(self, rows: Sequence[Features]) -> Numbers:
+        """Return rows as numbers; nothing of it is learned."""
+        assert self.columns is not None
+        gaps = self.missing == "impute"
+        return numbers(self.columns, rows, self.dtype, gaps=gaps, plain=self.plain)
+
+    def predict(self, x: np.ndarray) -> Estimates:
+        """Return estimates for rows; nothing is learned, since they have no answer."""
+        return self.run(x, np.full(len(x), np.nan))[1]
+
+    def run(self, x: np.ndarray, answers: np.ndarray) -> tuple[Member, Estimates]:
+        """Return the member that has learned the rows with answers, and what it said before each.
+
+        A row whose answer is NaN is predicted and changes nothing. The program is that of
+        ``jb.run``, so every bit is that of a run.
+        """
+        watch = Watch.for_model(self.model, learners=False)
+        observe = watch if watch.intervals else None
+        d = answers.astype(x.dtype)
+        state, traces = loop.begin(self.model, self.state, x, d, self.key, observe)
+        trace = pieces.joined(traces)
+        bounds = trace.observed or {"low": None, "high": None}
+        n = int(np.count_nonzero(~np.isnan(d)))
+        after = self._replace(state=state, seen=self.seen + n, position=self.position + n)
+        return after, Estimates(trace.prediction, bounds["low"], bounds["high"])
+
+    def block(self, answers: np.ndarray, estimates: Estimates) -> Block:
+        """Return the account of answers that the member is about to learn."""
+        n = len(answers)
+        low, high = estimates.low, estimates.high
+        observed = {} if low is None or high is None else {"low": low[:n], "high": high[:n]}
+        d, skipped = answers.astype(self.dtype), np.zeros(n, bool)
+        return Block(self.seen, d, estimates.prediction[:n], skipped, observed)
+
+
+def anew(
+    name: str, settings: Mapping[str, Any], seed: int | None, intervals: float | None
+) -> Member:
+    """Return a member that has learned nothing: a model of the catalogue."""
+    chosen = catalogue.CATALOGUE[catalogue.check_name(name)]
+    seeded = {"seed": seed} if seed is not None and "seed" in chosen.settings else {}
+    model = catalogue.resolve(catalogue.named(name, seeded | {**settings}), intervals=intervals)
+    key = jax.random.key(seed or 0) if model.needs_key else None
+    return Member(name, model, key, "impute")
+
+
+def from_run(path: Path, position: int = 0) -> tuple[Member, Account, dict[str, Any]]:
+    """Return what a file of ``jboost run --checkpoint``, or of a server, holds.
+
+    The last value is what a server has kept in it beside; it is empty for a run.
+    """
+    content = checkpoint.read(path)
+    try:
+        saved = content.extra["caller"]
+        columns = Columns.from_dict(saved["columns"])
+        missing = checks.choice("missing", saved["missing"], POLICIES)
+        name = catalogue.check_name(saved["name"])
+        seen = checks.whole("position", content.position, at_least=0)
+        account = Account.from_dict(saved)
+        served = dict(content.extra.get("serving", {}))
+        position = checks.whole("position", served.get("position", position), at_least=0)
+    except (KeyError, TypeError, ValueError):
+        raise CheckpointError(f"{path} was not written by jboost run --checkpoint") from None
+    fixed = name, content.model, content.key, missing, columns, content.state
+    return Member(*fixed, seen, position).warm(), account, served
+
+
+def save(path: Path, member: Member, account: Mapping[str, Any], more: Mapping[str, Any]) -> None:
+    """Write a checkpoint, which ``jboost inspect``, ``predict`` and ``run --append`` can read too.
+
+    ``account`` is that of :meth:`Account.as_dict`; ``more`` is what the server keeps beside.
+    """
+    assert member.columns is not None
+    tally = Tally.from_dict(account["tally"])
+    error = repr(float(tally.errors[0]))
+    totals = {"skipped": 0, "scored": tally.scored, "squared_error": error}
+    of_run = {"missing": member.missing, "name": member.called, "file": "-", "begins": member.seen}
+    of_run |= {"bad": 0, "predictions": None, "columns": member.columns.as_dict()}
+    serving = {**more, "position": member.position}
+    checkpoint.save(
+        path, member.model, member.state, member.key, position=member.seen,
+        num_features=member.columns.width, supply_model=True,
+        extra={"stream": totals, "caller": {**account, **of_run}, "serving": serving},
+    )  # fmt: skip
+
+
+def digest(path: Path) -> str:
+    """Return what tells the contents of a file from those of another."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

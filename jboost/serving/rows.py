@@ -1,0 +1,199 @@
+"""Reads and checks the rows of a request: JSON, JSON lines or Arrow."""
+
+from __future__ import annotations
+
+import json
+import math
+import reprlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NoReturn
+
+from jboost.core import checks, extras
+from jboost.core.numerics import LARGEST
+from jboost.serving.refusal import Refusal, bad
+
+Features = dict[str, Any]  # numbers, texts, truth values or None, by the names of columns
+
+JSON, LINES = "application/json", "application/x-ndjson"
+ARROW = "application/vnd.apache.arrow.stream"
+KINDS = (JSON, LINES, ARROW)
+MOST_ROWS = 10_000  # of a request
+LONGEST_ID, LONGEST_NAME, LONGEST_TEXT = 200, 200, 1000  # characters
+ASKED = ("id", "time", "features")
+ANSWERED = (*ASKED, "answer")
+PLAIN = frozenset({float, int, bool, type(None)})
+
+
+class Row(NamedTuple):
+    """One row of a request."""
+
+    features: Features | None  # None for an answer to an open question
+    id: str | None = None
+    answer: float = math.nan  # NaN for a question
+
+
+class Body(NamedTuple):
+    """The rows of a request, and how they came."""
+
+    rows: list[Row]
+    kind: str  # one of KINDS
+    single: bool  # whether the request was one JSON object
+
+
+def read(content: bytes, kind: str, *, learn: bool, time: str, target: str) -> Body:
+    """Return the rows of a body.
+
+    Args:
+      content: the bytes of the body.
+      kind: its media type, one of ``KINDS``.
+      learn: whether each row has an answer.
+      time: the name of the column that the field "time" stands for.
+      target: the name of the column that an Arrow table has the answers in.
+    """
+    if kind == ARROW:
+        objects, single = _arrow_objects(content, target if learn else None), False
+    elif kind == LINES:
+        lines = (line for line in content.split(b"\n") if line.strip())
+        objects, single = [loads(line, f"line {i}: ") for i, line in enumerate(lines, 1)], False
+    else:
+        found = loads(content)
+        single = not isinstance(found, list)
+        objects = [found] if single else found
+    if not objects:
+        raise bad("the request has no rows; send at least one")
+    if len(objects) > MOST_ROWS:
+        raise Refusal(413, f"a request may have {MOST_ROWS:,} rows; got {len(objects):,}")
+    rows = [
+        _row(fields, learn, time, "" if single else f"row {i}: ")
+        for i, fields in enumerate(objects, 1)
+    ]
+    return Body(rows, kind, single)
+
+
+def loads(content: bytes, place: str = "") -> Any:
+    """Return what JSON says; NaN and infinity, which Python would read, are refused."""
+
+    def refuse(constant: str) -> NoReturn:
+        raise bad(f"{place}{constant} is no number of JSON; send null where a value is missing")
+
+    try:
+        return json.loads(content, parse_constant=refuse)
+    except RecursionError:
+        raise Refusal(400, f"{place}the JSON is nested too deeply") from None
+    except ValueError as error:  # of JSON, or of UTF-8
+        reason = "it is not UTF-8" if isinstance(error, UnicodeError) else str(error)
+        raise Refusal(400, f"{place}the body is no JSON: {checks.printable(reason)}") from None
+
+
+def _row(fields: object, learn: bool, time: str, place: str) -> Row:
+    """Return one row; ``place`` says in a sentence which one is wrong."""
+    if not isinstance(fields, dict):
+        raise bad(f"{place}a row must be a JSON object; got {shown(fields)}")
+    allowed = ANSWERED if learn else ASKED
+    if not fields.keys() <= {*allowed}:
+        if "key" in fields:
+            raise bad(f"{place}this server keeps no model for each key; leave out 'key'")
+        odd = next(name for name in fields if name not in allowed)
+        raise bad(f"{place}{shown(odd)} is unknown here; a row has {', '.join(allowed)}")
+    row_id, features = fields.get("id"), fields.get("features")
+    if row_id is not None:
+        row_id = _id(row_id, place)
+    if features is None and not (learn and row_id is not None and "time" not in fields):
+        wanted = "an id, or features" if learn else "features"
+        raise bad(f"{place}a row must have {wanted}")
+    if features is not None:
+        features = _features(features, place)
+        if fields.get("time") is not None:
+            if time in features:
+                raise bad(f"{place}the time is given twice, as 'time' and as {shown(time)}")
+            features = features | {time: _value(time, fields["time"], place)}
+    return Row(features, row_id, _answer(fields, place) if learn else math.nan)
+
+
+def _id(value: object, place: str) -> str:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
+        return str(value)
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_ID or not value.isprintable():
+        wanted = f"a text of 1 to {LONGEST_ID} printable characters, or a whole number"
+        raise bad(f"{place}an id must be {wanted}; got {shown(value)}")
+    return value
+
+
+def _answer(fields: Mapping[str, Any], place: str) -> float:
+    value = fields.get("answer")
+    is_flag = isinstance(value, bool)
+    if isinstance(value, (int, float)) and not is_flag and abs(value) < LARGEST:
+        return float(value)
+    raise bad(f"{place}answer must be a number below {LARGEST:g} in size; got {shown(value)}")
+
+
+def _features(features: object, place: str) -> Features:
+    if not isinstance(features, dict):
+        raise bad(
+            f"{place}features must be a JSON object of values by column; got {shown(features)}"
+        )
+    if PLAIN.issuperset(map(type, features.values())):
+        return features
+    return {name: _value(name, value, place) for name, value in features.items()}
+
+
+def _value(name: str, value: object, place: str) -> Any:
+    if type(value) in PLAIN:
+        return value
+    if not isinstance(value, str):
+        wanted = "a number, a text, true, false or null"
+        raise bad(f"{place}the value of {shown(name)} must be {wanted}; got {shown(value)}")
+    if len(value) > LONGEST_TEXT:
+        raise bad(f"{place}the text of {shown(name)} has more than {LONGEST_TEXT:,} characters")
+    if not is_text(value):
+        raise bad(f"{place}the text of {shown(name)} is no Unicode text")
+    return value
+
+
+def is_text(value: str) -> bool:
+    """Return whether a text can be stored: JSON can hold halves of characters."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def shown(value: object) -> str:
+    """Return a value as a sentence can show it: short, and in printable characters."""
+    return checks.printable(reprlib.repr(value))[:80]
+
+
+def _arrow_objects(content: bytes, target: str | None) -> list[dict[str, Any]]:
+    """Return the rows of an Arrow stream as a JSON body would have them.
+
+    The column "id" has ids, the column of the target, or "answer", has answers; all other columns
+    are features.
+    """
+    pa, ipc = extras.need("pyarrow", "io"), extras.need("pyarrow.ipc", "io")
+    try:
+        table = ipc.open_stream(content).read_all()
+        table.validate(full=True)
+        if table.num_rows > MOST_ROWS:
+            raise Refusal(413, f"a request may have {MOST_ROWS:,} rows; got {table.num_rows:,}")
+        names = table.column_names
+        if len({*names}) < len(names):
+            raise bad("the Arrow table has two columns of one name")
+        for i, field in enumerate(table.schema):
+            if pa.types.is_temporal(field.type):  # JSON has no times: they come as ISO texts
+                table = table.set_column(i, field.name, table.column(i).cast(pa.string()))
+        rows = table.to_pylist()
+    except (pa.ArrowException, OSError, UnicodeError, ValueError) as error:
+        reason = checks.printable(str(error).partition("\n")[0])[:200]
+        raise Refusal(400, f"the body is no Arrow stream: {reason}") from None
+    objects = []
+    for features in rows:
+        fields: dict[str, Any] = {"features": features}
+        if "id" in features:
+            fields["id"] = features.pop("id")
+        if target is not None:
+            fields["answer"] = features.pop(target if target in features else "answer", None)
+            if not features:
+                del fields["features"]
+        objects.append(fields)
+    return objects

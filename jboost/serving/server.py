@@ -1,0 +1,175 @@
+"""Runs the application: binds, bounds connections, and ends in order when it is asked to."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from jboost.core import extras
+from jboost.serving.web import Web
+
+uvicorn = extras.need("uvicorn", "serve")
+extras.need("httptools", "serve")
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol  # noqa: E402
+
+try:
+    import resource
+except ImportError:  # the system is not POSIX: it has no such limits
+    resource = None
+
+SILENCE = 10.0  # seconds in which the head of a request must have come
+STUCK = 30.0  # seconds for which a client may leave a full buffer unread
+KEEP_ALIVE = 30  # seconds between two requests
+PATIENCE = 15  # seconds that requests get to end after SIGTERM
+MOST_CONNECTIONS, SPARE_FILES = 4096, 128
+BACKLOG = 1024  # connections that wait to be taken
+
+
+class Protocol(HttpToolsProtocol):
+    """A connection that is closed if its client says nothing, or does not read.
+
+    When there are too many, the one that has been silent for longest gives way to a new one.
+    """
+
+    most: ClassVar[int] = MOST_CONNECTIONS
+    connections: ClassVar[int] = 0
+    # Those whose request has not come, and since when; the oldest come first.
+    silent: ClassVar[dict[Protocol, float]] = {}
+    _stuck: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        Protocol.connections += 1
+        self._await_head()
+        if Protocol.connections > Protocol.most:
+            next(iter(Protocol.silent)).transport.abort()  # there is one: this
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        Protocol.connections -= 1
+        self._head_came()
+        if self._stuck is not None:
+            self._stuck.cancel()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        """Begin to wait for the rest of the head."""
+        self._await_head()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Stop waiting."""
+        self._head_came()
+        super().on_headers_complete()
+
+    def pause_writing(self) -> None:
+        """Begin to wait for the client to read."""
+        self._stuck = self.loop.call_later(STUCK, self.transport.abort)
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Stop waiting."""
+        if self._stuck is not None:
+            self._stuck.cancel()
+        super().resume_writing()
+
+    def _await_head(self) -> None:
+        Protocol.silent.setdefault(self, self.loop.time())
+
+    def _head_came(self) -> None:
+        Protocol.silent.pop(self, None)
+
+    @staticmethod
+    def sweep(now: float) -> None:
+        """Close the connections that have been silent for too long."""
+        for connection, since in [*Protocol.silent.items()]:
+            if now - since < SILENCE:
+                break
+            connection.transport.abort()
+
+
+class Server(uvicorn.Server):
+    """A server that tells the application when it is to end."""
+
+    def __init__(self, config: Any, on_exit: Callable[[], None]):
+        super().__init__(config)
+        self._on_exit = on_exit
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look at the connections, about ten times a second."""
+        Protocol.sweep(asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """Note that the process was asked to end."""
+        self._on_exit()
+        super().handle_exit(sig, frame)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on an address; port 0 is any that is free."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # By the protocol asyncio knows that it can send at once what it has: without it, 40 ms late.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(BACKLOG)  # so that nobody who comes early is turned away
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def server_of(web: Web) -> Server:
+    """Return the server of an application; ``run(sockets=…)`` makes it serve."""
+    Protocol.most = _most_connections()
+    config = uvicorn.Config(
+        web.app,
+        http=Protocol,
+        ws="none",
+        lifespan="on",
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=PATIENCE,
+        backlog=BACKLOG,
+    )
+    return Server(config, web.stopping.set)
+
+
+def run(web: Web, listening: socket.socket, announce: Callable[[], None]) -> bool:
+    """Serve until SIGTERM or SIGINT; then requests end.
+
+    ``announce`` is called once the signals are heeded. Returns whether the server could start.
+    """
+    server = server_of(web)
+
+    def end(*_: object) -> None:
+        server.should_exit = True
+
+    # Until the server has handlers of its own, and when it raises the signals again at its end.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    announce()
+    server.run(sockets=[listening])
+    return server.started
+
+
+def _most_connections() -> int:
+    """Return how many connections may be open, by the files that the process may open."""
+    if resource is None:
+        return MOST_CONNECTIONS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_CONNECTIONS + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        return max(soft - SPARE_FILES, 16)
+    return MOST_CONNECTIONS

@@ -1,0 +1,266 @@
+"""A stream of answers and the models that learn it: one that predicts, others in its shadow."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jboost.files.columns import Columns
+from jboost.running.blocks import Block
+from jboost.serving import columns as request_columns
+from jboost.serving.accounts import Account, Answer, Served
+from jboost.serving.log import Entry, Log, Question
+from jboost.serving.members import Estimates, Member
+from jboost.serving.refusal import Refusal
+from jboost.serving.rows import Features, Row, shown
+
+PROBED = 32  # transactions whose last rows are kept, to see which columns matter
+REPLAYED = 1024  # rows of the log that are learned together after a start
+
+
+class Now(NamedTuple):
+    """How far a stream has come. It never changes: a transaction makes the next one."""
+
+    members: Mapping[str, Member]  # by label
+    leader: str  # the label of the member that predicts
+    position: int  # answers that were learned
+
+    @property
+    def leading(self) -> Member:
+        """The member that predicts."""
+        return self.members[self.leader]
+
+
+class Counted(NamedTuple):
+    """What the accounts get once a transaction is durable."""
+
+    blocks: list[tuple[str, Block, np.ndarray | None]]
+    answers: list[Answer]
+    features: list[Features]
+
+
+class Pending(NamedTuple):
+    """Answers that are not learned yet, with the features of their questions."""
+
+    features: list[Features]
+    answers: list[float]
+    ids: list[str | None]
+    predictions: list[float | None]  # the ones that were returned for the questions
+
+
+class Placed(NamedTuple):
+    """Answers whose features are numbers: by the label of a member, x and the times of rows."""
+
+    pending: Pending
+    encoded: Mapping[str, tuple[np.ndarray, np.ndarray | None]]
+
+
+class Stream:
+    """A stream of answers. Only the writer's thread changes it."""
+
+    def __init__(self, name: str, target: str, now: Now, accounts: dict[str, Account]):
+        self.name, self.target, self.now, self.accounts = name, target, now, accounts
+        self.served = Served()
+        self.predictions = 0  # that were made since the start
+        self._allowed: dict[str, None] | None = None  # the names of all columns
+        self._recent: deque[list[Features]] = deque(maxlen=PROBED)
+
+    @property
+    def time(self) -> str:
+        """The name of the column that the field "time" of a row stands for."""
+        columns = self.now.leading.columns
+        return columns.time.name if columns is not None and columns.time else request_columns.TIME
+
+    def begin(self, now: Now, rows: Sequence[Features], log: Log, most: int) -> Now:
+        """Let the first rows fix the columns, durably; compile the models."""
+        if all(member.columns is not None for member in now.members.values()):
+            return now
+        columns = request_columns.fixed(rows, self.target, most)
+        log.put(f"columns of {self.name}", json.dumps(columns.as_dict()))
+        return with_columns(now, columns)
+
+    def _refuse_other(self, now: Now, rows: Sequence[Features]) -> None:
+        """Refuse features that no model has a column for."""
+        if self._allowed is None:
+            beside = (m.columns.kinds for m in now.members.values() if m.columns is not None)
+            self._allowed = dict.fromkeys(n for kinds in beside for n in kinds if n != self.target)
+        request_columns.refuse_other(self._allowed.keys(), self.target, rows)
+
+    def encode(self, now: Now, rows: Sequence[Row]) -> np.ndarray:
+        """Return x of rows to predict; nothing changes by it."""
+        features = [row.features or {} for row in rows]
+        self._refuse_other(now, features)
+        return now.leading.numbers(features).x
+
+    def check_answers(self, log: Log, rows: Sequence[Row]) -> Pending:
+        """Return the answers of a request that are not learned yet, with their features."""
+        found, seen = Pending([], [], [], []), set[str]()
+        for number, (features, name, answer) in enumerate(rows, 1):
+            question = None
+            if name is not None:
+                if name in seen or log.is_answered(self.name, name):
+                    continue
+                seen.add(name)
+                question = log.question(self.name, name)
+                if features is None and question is None:
+                    place = f"row {number}: " if len(rows) > 1 else ""
+                    reason = "it was never asked, has expired, or gave way to newer ones"
+                    raise Refusal(404, f"{place}there is no open question {shown(name)}: {reason}")
+            if features is None and question is not None:
+                features = json.loads(question.features)
+            found.features.append(features or {})
+            found.answers.append(answer)
+            found.ids.append(name)
+            found.predictions.append(question and question.prediction)
+        return found
+
+    def place(self, now: Now, pending: Pending) -> tuple[Now, Placed]:
+        """Make numbers of answers; the stream that is returned has places for their texts."""
+        self._refuse_other(now, pending.features)
+        members, encoded = dict(now.members), {}
+        for label, member in now.members.items():
+            # A member whose checkpoint is newer has learned the first of these before.
+            behind = pending.features[max(member.position - now.position, 0) :]
+            if behind:
+                columns, x, instants = member.numbers(behind)
+                members[label] = member._replace(columns=columns)
+                encoded[label] = x, instants
+        return now._replace(members=members), Placed(pending, encoded)
+
+    def step(
+        self, now: Now, placed: Sequence[Placed], asked: np.ndarray | None = None
+    ) -> tuple[Now, Counted, Estimates | None]:
+        """Learn answers, then predict; return the next stream and what the leader says.
+
+        Args:
+          now: the stream, with places for the texts of the answers.
+          placed: answers that :meth:`place` has made numbers of.
+          asked: (n, r) the x of questions.
+        """
+        rows = _joined([p.pending for p in placed])
+        answers = np.array(rows.answers, np.float64)
+        members, counted = dict(now.members), Counted([], [], rows.features)
+        estimates = None
+        for label, member in now.members.items():
+            encoded = [p.encoded[label] for p in placed if label in p.encoded]
+            xs = [x for x, _ in encoded]
+            learned = answers[len(answers) - sum(map(len, xs)) :]
+            leads = label == now.leader and asked is not None
+            if asked is not None and leads:
+                xs.append(asked)
+            if not xs:
+                continue
+            x = np.concatenate(xs)
+            d = np.append(learned, np.full(len(x) - len(learned), np.nan))
+            members[label], found = member.run(x, d)
+            if leads:
+                n = len(learned)
+                estimates = found.after(n)
+            if len(learned):
+                times = [instants for _, instants in encoded if instants is not None]
+                block = member.block(learned, found)
+                counted.blocks.append((label, block, np.concatenate(times) if times else None))
+                if label == now.leader:
+                    counted.answers.extend(answers_of(now.position, rows, block))
+        return Now(members, now.leader, now.position + len(answers)), counted, estimates
+
+    @property
+    def recent_features(self) -> list[Features]:
+        """The features of rows that were learned lately, the last ones last."""
+        return [features for block in self._recent for features in block]
+
+    def count(self, counted: Counted) -> None:
+        """Count what was learned, once it is durable."""
+        self._recent.append(counted.features[-PROBED:])
+        for label, block, instants in counted.blocks:
+            self.accounts[label].add(block, instants)
+        self.served.add(counted.answers)
+
+    def replay(self, log: Log) -> int:
+        """Learn what the log has beyond the checkpoints; return how many answers that were."""
+        first = min(member.position for member in self.now.members.values())
+        self.now = self.now._replace(position=first)
+        for rows in _blocks(_logged(log, self.name, first)):
+            now, placed = self.place(self.now, rows)
+            self.now, counted, _ = self.step(now, [placed])
+            self.count(counted)
+        return self.now.position - first
+
+
+def with_columns(now: Now, columns: Columns) -> Now:
+    """Return a stream whose members without columns take these."""
+    members = {
+        label: member if member.columns is not None else member.with_columns(columns)
+        for label, member in now.members.items()
+    }
+    return now._replace(members=members)
+
+
+def _joined(parts: Sequence[Pending]) -> Pending:
+    """Return the answers of several requests as one."""
+    if len(parts) == 1:
+        return parts[0]
+    return Pending(
+        [features for p in parts for features in p.features],
+        [answer for p in parts for answer in p.answers],
+        [name for p in parts for name in p.ids],
+        [prediction for p in parts for prediction in p.predictions],
+    )
+
+
+def entry_of(now: Now, pending: Sequence[Pending]) -> Entry:
+    """Return what the log keeps of answers that are learned from here on."""
+    rows = [row for p in pending for row in zip(*p, strict=True)]
+    return Entry(now.position, len(rows), json.dumps(rows, separators=(",", ":")))
+
+
+def _logged(log: Log, stream: str, first: int) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of the log from the answer ``first`` on."""
+    for entry in log.entries(stream, first):
+        yield from json.loads(entry.rows)[max(first - entry.first, 0) :]
+
+
+def _blocks(rows: Iterator[tuple[Any, ...]]) -> Iterator[Pending]:
+    while block := [*islice(rows, REPLAYED)]:
+        yield Pending(*map(list, zip(*block, strict=True)))
+
+
+def answers_of(position: int, rows: Pending, block: Block) -> list[Answer]:
+    """Return answers as the page shows them."""
+    bounds = [block.observed[name].tolist() for name in ("low", "high") if block.observed]
+    bounds = bounds or [[None] * len(rows.answers)] * 2
+    estimates = block.prediction.tolist()
+    behind = len(rows.answers) - len(estimates)  # rows that the leader had learned before
+    return [
+        Answer(position + behind + i + 1, *found[:-2], *map(finite, found[-2:]))
+        for i, found in enumerate(zip(
+            rows.ids[behind:], rows.answers[behind:], rows.predictions[behind:], estimates,
+            *bounds, strict=True,
+        ))
+    ]  # fmt: skip
+
+
+def finite(number: float | None) -> float | None:
+    """Return a number that JSON can hold, None for others."""
+    return number if number is not None and math.isfinite(number) else None
+
+
+def reply_of(row: Row, estimate: tuple[float, ...]) -> dict[str, Any]:
+    """Return what the client gets for a row: the prediction, and the interval if there is one."""
+    reply: dict[str, Any] = {} if row.id is None else {"id": row.id}
+    reply["prediction"] = finite(estimate[0])
+    if len(estimate) == 3:
+        reply["interval"] = [finite(estimate[1]), finite(estimate[2])]
+    return reply
+
+
+def question_of(row: Row, estimate: float) -> Question:
+    """Return the question that is kept for a row with an id."""
+    assert row.id is not None
+    return Question(row.id, json.dumps(row.features, separators=(",", ":")), finite(estimate))
