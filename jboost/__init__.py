@@ -37,6 +37,7 @@ from jboost.explanations.columns import explain
 from jboost.learners import (
     NLMS,
     SGD,
+    AffineProjection,
     BoostedTrees,
     ForwardNewton,
     GaussNewton,
@@ -44,6 +45,8 @@ from jboost.learners import (
     Newton,
     PiecewiseLinear,
     Replay,
+    SignSignLMS,
+    VariableStepLMS,
 )
 from jboost.learners import networks as networks
 from jboost.paper import streams
@@ -59,6 +62,7 @@ from jboost.transforms import (
     Scale,
     ScaleTarget,
     Select,
+    Volterra,
 )  # fmt: skip
 from jboost.transforms.pipelines import pipeline
 from jboost.wrappers import intervals as intervals
@@ -120,13 +124,14 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "BOA", "EWA", "NLMS", "NSGD", "SGD", "Bias", "BoostedTrees", "Budget", "Calendar", "DataReuse",
-    "Delayed", "ForwardNewton", "GaussNewton", "Gradient", "GrowingMemory", "Huber", "Impute",
-    "Intervals", "Lags", "Learner", "MLPoly", "Newton", "OnChange", "Past", "Pending",
-    "PiecewiseLinear", "PoissonReuse", "Polynomial", "RandomFourier", "RandomUpdate", "Refined",
-    "Replay", "Scale", "ScaleAlike", "ScaleTarget", "Scored",
-    "Select", "SelfTuning", "Transform", "Uniform", "WeightColumn", "Weighted", "ase", "auto",
-    "bnm_dr", "bnm_ru", "bnm_wu", "boost", "bpl_dr", "bpl_ru", "bpl_wu", "bsgd_dr", "bsgd_ru",
-    "bsgd_wu", "cache", "datasets", "explain", "export", "hypergradient", "load", "model", "mse",
-    "pipeline", "run", "save", "static", "streams", "sweep", "targets", "theory", "tune",
+    "BOA", "EWA", "NLMS", "NSGD", "SGD", "AffineProjection", "Bias", "BoostedTrees", "Budget",
+    "Calendar", "DataReuse", "Delayed", "ForwardNewton", "GaussNewton", "Gradient", "GrowingMemory",
+    "Huber", "Impute", "Intervals", "Lags", "Learner", "MLPoly", "Newton", "OnChange", "Past",
+    "Pending", "PiecewiseLinear", "PoissonReuse", "Polynomial", "RandomFourier", "RandomUpdate",
+    "Refined", "Replay", "Scale", "ScaleAlike", "ScaleTarget", "Scored", "Select", "SelfTuning",
+    "SignSignLMS", "Transform", "Uniform", "VariableStepLMS", "Volterra", "WeightColumn",
+    "Weighted", "ase", "auto", "bnm_dr", "bnm_ru", "bnm_wu", "boost", "bpl_dr", "bpl_ru", "bpl_wu",
+    "bsgd_dr", "bsgd_ru", "bsgd_wu", "cache", "datasets", "explain", "export", "hypergradient",
+    "load", "model", "mse", "pipeline", "run", "save", "static", "streams", "sweep", "targets",
+    "theory", "tune",
 ]  # fmt: skip

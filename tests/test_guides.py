@@ -17,6 +17,7 @@ GUIDES = (
     "tuning.md",
     "prediction.md",
     "knowing.md",
+    "filters.md",
     "real_stream.md",
     "serve.md",
     "from_other_libraries.md",

@@ -325,6 +325,18 @@ def losses(record: Record) -> str:
     return f"{run_line(record, 'T', 'coverage', 'step')}\n\n{table(head, rows)}"
 
 
+def filters(record: Record) -> str:
+    """Decibels of each filter in each task, ours and padasip's, and the times of a sample."""
+    rows = []
+    for task, found in record["results"].items():
+        for label, row in found.items():
+            ours = [number(row["dB"], 1), short(row["µs"])]
+            peer = [number(row.get("padasip dB"), 1), short(row.get("padasip µs"))]
+            rows.append([task, label, *ours, *peer])
+    head = ["task", "filter", "dB", "µs", "padasip: dB", "µs"]
+    return f"{run_line(record, 'T')}\n\n{table(head, rows)}"
+
+
 def blocks(record: Callable[[str], Record]) -> dict[str, str]:
     """Every marked table of the benchmarks by its name; ``record`` loads a script's JSON."""
     combiners, nonlinear, tuning = record("combiners"), record("nonlinear"), record("tuning")
@@ -344,6 +356,7 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
         "networks": networks(nonlinear),
         "explanations": explanations(record("explanations")),
         "losses": losses(record("losses")),
+        "filters": filters(record("filters")),
         "intervals": intervals(record("intervals")),
         "changes": changes(record("intervals")),
         "delays": delays(prediction),

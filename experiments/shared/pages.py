@@ -23,6 +23,7 @@ PAGES = (
     EXPERIMENTS / "bench" / "parts.md",
     EXPERIMENTS / "bench" / "speed.md",
     EXPERIMENTS / "bench" / "trust.md",
+    EXPERIMENTS / "guides" / "filters.md",
     EXPERIMENTS / "guides" / "knowing.md",
     EXPERIMENTS / "guides" / "prediction.md",
     EXPERIMENTS / "guides" / "tuning.md",

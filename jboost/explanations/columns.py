@@ -23,10 +23,11 @@ from jboost.core.step import Info
 from jboost.core.surroundings import surroundings
 from jboost.engine.plan import inside_a_transformation
 from jboost.explanations.usual import usual_input
-from jboost.learners import NLMS, SGD, Newton
+from jboost.learners.newton import Newton
+from jboost.learners.sgd import Linear
 from jboost.running.run import check_state
 
-LINEAR = (SGD, NLMS, Newton)  # whose estimate is wᵀx
+LINEAR = (Linear, Newton)  # whose estimate is wᵀx
 BATCH = 64  # predictions that are made together
 ALL_ORDERS = 3  # columns up to which all orders are taken: six
 

@@ -13,13 +13,13 @@ from jboost.automatic.mixture import Mixture
 from jboost.boosting.booster import Boosted
 from jboost.core import Learner, State, Transform
 from jboost.core.learner import float_dtype
-from jboost.transforms import Bias, Calendar, Impute, Lags, Past, Polynomial, Scale
+from jboost.transforms import Bias, Calendar, Impute, Lags, Past, Polynomial, Scale, Volterra
 from jboost.transforms.pipelines import Pipeline
 from jboost.transforms.units import Held, Moments, Units
 from jboost.wrappers.targets import Separate, Shared
 from jboost.wrappers.weights import WeightColumn
 
-APPENDING = (Bias, Lags, Past, Polynomial)  # x′ begins with x
+APPENDING = (Bias, Lags, Past, Polynomial, Volterra)  # x′ begins with x
 GONE = -1  # the number of a column that a transform has replaced by others
 Numbers = np.ndarray  # (r,), the numbers that the columns of x have now
 

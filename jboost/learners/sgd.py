@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jboost.core import DType, Key, Learner, Number, Sample, checks, losses, model, static
+from jboost.core import DType, Key, Learner, Number, Sample, State, checks, losses, model, static
 from jboost.core.losses import Loss
 from jboost.core.numerics import dtype_of, geometric, known
 from jboost.core.products import dot
@@ -28,12 +28,12 @@ class Linear(Learner):
     With a ``loss`` other than the squared one the estimate is ``loss.mean(wᵀx)``.
     """
 
-    loss: Loss | None
+    loss: Loss | None = None
 
-    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> LinearState:
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
         return LinearState(jnp.zeros(num_features, dtype_of(dtype)))
 
-    def predict(self, state: LinearState, x: ArrayLike) -> Array:
+    def predict(self, state: State, x: ArrayLike) -> Array:
         y = dot(state.w, known(x, state.w.dtype))
         return y if self.loss is None else self.loss.mean(y)
 
@@ -98,7 +98,7 @@ class SGD(Linear):
         mu = jnp.asarray(self.step_size, s.dtype) * sample.weight
         if self.loss is not None:
             return self._descended(self.loss, state, sample, mu, s, self.guard)
-        return self._stepped(state, sample, _guarded(mu, s) if self.guard else mu, s)
+        return self._stepped(state, sample, guarded(mu, s) if self.guard else mu, s)
 
 
 @model
@@ -139,12 +139,12 @@ class NLMS(Linear):
         if self.loss is not None:
             mu = mu / jnp.where(excited, power, 1)
             return self._descended(self.loss, state, sample, mu, s, guard=True)
-        mu = _guarded(mu / jnp.where(excited, power, 1), s)
+        mu = guarded(mu / jnp.where(excited, power, 1), s)
         w = self._stepped(state, sample, mu, s).w
         return LinearState(jnp.where(jnp.abs(w) < LARGEST_COEFFICIENT, w, state.w))
 
 
-def _guarded(mu: Array, s: Array) -> Array:
+def guarded(mu: Array, s: Array) -> Array:
     """Return the step μ, or the one that sets the error to zero where μ‖x‖² > 2; s = ‖x‖²."""
     stable = mu * s <= 2
     # 1 instead of s where it is not used: the derivative of 1/s near 0 would be infinite.

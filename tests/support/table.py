@@ -19,6 +19,17 @@ LEARNERS = {
     "Newton, covariance": jb.Newton(forgetting=0.99, ridge=0.1, storage="covariance"),
     "ForwardNewton": jb.ForwardNewton(forgetting=0.99, ridge=0.1),
 }
+FILTERS = {
+    "SignSignLMS": jb.SignSignLMS(0.05),
+    "VariableStepLMS": jb.VariableStepLMS(0.05, 0.01),
+    "VariableStepLMS, ang": jb.VariableStepLMS(0.05, 0.01, "ang"),
+    "VariableStepLMS, benveniste": jb.VariableStepLMS(0.05, 0.01, "benveniste"),
+    "AffineProjection": jb.AffineProjection(3, 0.5),
+    "boosted AffineProjection": jb.boost(
+        jb.AffineProjection(2, 0.5), 3, target_mse=0.2, mode=jb.DataReuse(2)
+    ),
+    "Volterra": jb.pipeline(jb.Scale(), jb.Volterra(2, 1), jb.NLMS(0.5)),
+}
 LOSSES = {
     "absolute": jb.losses.absolute(),
     "pinball": jb.losses.pinball(0.8),
@@ -183,12 +194,13 @@ WRAPPED = {
     ),
 }
 
-MODELS = LEARNERS | BOOSTED | NESTED | UNDER_LOSSES | PIPED | WRAPPED
+MODELS = LEARNERS | BOOSTED | NESTED | UNDER_LOSSES | FILTERS | PIPED | WRAPPED
 # Each learner, each mode and each combiner at least once, where the whole table would take minutes.
 FEW = (
     LEARNERS
     | NESTED
     | UNDER_LOSSES
+    | FILTERS
     | PIPED
     | WRAPPED
     | {
@@ -220,6 +232,7 @@ QUICK = {
     *("Scale, Bias, ScaleTarget", "Impute", "Lags", "boosted RandomFourier", "GaussNewton"),
     *("Delayed booster", "Huber", "Intervals", "OnChange"),
     *("SGD, pinball", "NLMS, poisson", "boosted SGD, pinball", "Intervals, quantiles"),
+    *("SignSignLMS", "VariableStepLMS", "AffineProjection"),
 }
 
 
