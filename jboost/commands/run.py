@@ -15,7 +15,15 @@ import numpy as np
 
 from jboost import catalogue
 from jboost.checkpoints import checkpoint
-from jboost.commands import documents, horizons, keyed, options, outcome, terminal
+from jboost.commands import (
+    documents,
+    explanations,
+    horizons,
+    keyed,
+    options,
+    outcome,
+    terminal,
+)
 from jboost.commands.outcome import Outcome
 from jboost.commands.terminal import FAILED, WRONG_USAGE, CommandError, explaining, option
 from jboost.core import Learner, checks
@@ -26,6 +34,7 @@ from jboost.files.encoding import Labels
 from jboost.files.predictions import Predictions
 from jboost.files.sources import Source
 from jboost.reports.accounts import Bands, Learners, Watch
+from jboost.reports.importance import Importance
 from jboost.reports.tally import Tally
 from jboost.running.stream import StreamRun, run_stream
 from jboost.sweeps.jobs import example_state
@@ -92,6 +101,8 @@ def add(commands: terminal.Subcommands) -> None:
     option(keep, "--predictions", "OUT", "write predictions; - for a pipe", terminal.new_output)
     text = "with --key, write the errors of all keys as CSV, the largest first"
     option(keep, "--keys", "OUT", text, terminal.new_file)
+    text = "write what each column adds to each prediction; takes longer"
+    option(keep, "--explain", "OUT.csv", text, terminal.new_file)
     text = "the error over time, the intervals, and what the learners of a booster did"
     option(keep, "--plot", "OUT.png", text, terminal.new_picture)
     option(keep, "--report", "OUT.html", "a page with table, pictures and model", terminal.new_page)
@@ -118,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(f"{args.checkpoint} exists already; {advice}", WRONG_USAGE)
     if args.known and args.horizon is None and not args.resume:
         raise CommandError("--known is for forecasts: pass --horizon H too", WRONG_USAGE)
-    names = ("checkpoint", "predictions", "plot", "report")
+    names = ("checkpoint", "predictions", "explain", "plot", "report")
     outputs = {f"--{name}": getattr(args, name) for name in names}
     with options.keeping_programs(), options.writing(args.file, outputs):
         return horizons.run(args) if _forecasts(args) else _run(args)
@@ -189,6 +200,7 @@ def _read_checkpoint(args: argparse.Namespace) -> Outcome | None:
             Tally.from_dict(saved["tally"]),
             Bands.from_dict(saved["bands"]) if saved["bands"] else None,
             Learners.from_dict(saved["learners"]) if saved["learners"] else None,
+            Importance.from_dict(saved["importance"]) if saved.get("importance") else None,
             saved,
             begins=seen if args.append else begins,
             bad=checks.whole("bad", saved.get("bad", 0), at_least=0),
@@ -229,7 +241,8 @@ def _model(args: argparse.Namespace, missing: str, intervals: float | None) -> t
 
 def _learn(args: argparse.Namespace, source: Source, done: Outcome) -> None:
     """Go through the stream, write predictions, and keep the outcome up to date."""
-    watch = Watch.for_model(done.model, learners=bool(args.plot or args.report))
+    shown, groups = bool(args.plot or args.report), done.columns.groups if args.explain else None
+    watch = Watch.for_model(done.model, learners=shown, groups=groups)
     # Predictions on the same terminal would be written into the line.
     hidden = args.predictions == "-" and sys.stdout.isatty()
     with contextlib.ExitStack() as stack:
@@ -242,10 +255,12 @@ def _learn(args: argparse.Namespace, source: Source, done: Outcome) -> None:
             raise CommandError(f"{args.checkpoint} was written by another process; start again")
         done.begin(stream.position, watch)
         if args.checkpoint is not None:
-            stream.extra |= done.as_dict() | {"predictions": None}
+            stream.extra |= done.as_dict() | {"predictions": None, "explanations": None}
             with options.refusing(FAILED):
                 stream.check(done.columns.width)
         out = stack.enter_context(_predictions(args, source, stream.position, done, watch))
+        explained = explanations.open_file(args, source, stream.position, done)
+        parts_out = stack.enter_context(explained)
         stream.warm_up()
         done.start_clock()
         for block in stream:
@@ -259,9 +274,12 @@ def _learn(args: argparse.Namespace, source: Source, done: Outcome) -> None:
                     out.write(block.start, *estimates, labels=labels.columns)
                     if args.checkpoint is not None:
                         out.sync()
+            if parts_out is not None:
+                explanations.write(parts_out, block, labels)
             if args.checkpoint is not None:
-                length = out.length if out is not None else None
-                stream.extra |= done.as_dict() | {"predictions": length}
+                lengths = {"predictions": out, "explanations": parts_out}
+                lengths = {name: file and file.length for name, file in lengths.items()}
+                stream.extra |= done.as_dict() | lengths
             done.rows, done.skipped = stream.position, stream.skipped
             progress.say(outcome.live_line(done, source.total))
 
