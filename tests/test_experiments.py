@@ -27,7 +27,8 @@ PAPER = (
 )
 BENCH = (
     *("accuracy", "accuracy_peers", "auto_streams", "baselines", "combiners", "fleets"),
-    *("explanations", "filters", "intervals", "losses", "nonlinear", "prediction", "real_streams"),
+    *("explanations", "filters", "flags", "intervals", "losses", "nonlinear", "prediction"),
+    *("real_streams",),
     *("serve_faults", "serve_load", "soak", "speed", "sweeps", "tuning"),
 )
 SCRIPTS = (*(f"paper/{name}.py" for name in PAPER), *(f"bench/{name}.py" for name in BENCH))

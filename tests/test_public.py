@@ -59,6 +59,7 @@ NAMES = [
     "hypergradient",
     "tune",
     "boost",
+    "Flags",
     "AffineProjection",
     "SignSignLMS",
     "VariableStepLMS",

@@ -337,6 +337,31 @@ def filters(record: Record) -> str:
     return f"{run_line(record, 'T')}\n\n{table(head, rows)}"
 
 
+def flag_rates(record: Record) -> str:
+    """False alarms where nothing happens, by noise."""
+    rows = [
+        [
+            name,
+            f"{100 * row['anomalies']:.2f}",
+            f"{100 * row['p ≤ 0.05']:.2f}",
+            number(row["changes"], 1),
+            number(row["drifts, a column"], 1),
+        ]
+        for name, row in record["results"]["quiet"].items()
+    ]
+    head = ["noise", "anomalies, %", "p ≤ 0.05, %", "changes per 100,000 rows"]
+    return f"{run_line(record, 'T', 'rate')}\n\n{table([*head, 'drifts of a column'], rows)}"
+
+
+def flag_delays(record: Record) -> str:
+    """How fast changes and drifts are found, beside river's detectors."""
+    rows = [
+        [name, number(row["delay"], 1), f"{100 * row['found']:.0f}", number(row["false"], 1)]
+        for name, row in record["results"]["events"].items()
+    ]
+    return table(["", "median delay, rows", "found, %", "false alarms per 100,000 rows"], rows)
+
+
 def blocks(record: Callable[[str], Record]) -> dict[str, str]:
     """Every marked table of the benchmarks by its name; ``record`` loads a script's JSON."""
     combiners, nonlinear, tuning = record("combiners"), record("nonlinear"), record("tuning")
@@ -357,6 +382,8 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
         "explanations": explanations(record("explanations")),
         "losses": losses(record("losses")),
         "filters": filters(record("filters")),
+        "flag rates": flag_rates(record("flags")),
+        "flag delays": flag_delays(record("flags")),
         "intervals": intervals(record("intervals")),
         "changes": changes(record("intervals")),
         "delays": delays(prediction),
