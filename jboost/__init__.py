@@ -11,6 +11,7 @@ from jboost import limits as limits  # first: it looks at what the system allows
 # isort: split
 from jboost import baselines as baselines
 from jboost import engine as engine
+from jboost import forecasts as forecasts
 from jboost.automatic import auto
 from jboost.boosting.boost import boost
 from jboost.boosting.models import (
@@ -34,6 +35,7 @@ from jboost.core import metrics as metrics
 from jboost.core.squared_errors import ase
 from jboost.engine.cache import cache
 from jboost.explanations.columns import explain
+from jboost.forecasts.forecast import Forecast
 from jboost.learners import (
     NLMS,
     SGD,
@@ -83,6 +85,7 @@ if TYPE_CHECKING:
     from jboost import plots as plots
     from jboost.checkpoints.checkpoint import CheckpointError as CheckpointError
     from jboost.checkpoints.checkpoint import load, save
+    from jboost.fleets.fleet import Fleet
     from jboost.paper import datasets, theory
     from jboost.paper import report as report
     from jboost.running.export import export
@@ -95,6 +98,7 @@ if TYPE_CHECKING:
 # Modules with models are always loaded, because a checkpoint may name any model.
 _LATER = {
     "CheckpointError": "jboost.checkpoints.checkpoint",
+    "Fleet": "jboost.fleets.fleet",
     "datasets": "jboost.paper.datasets",
     "plots": "jboost.plots",
     "export": "jboost.running.export",
@@ -128,13 +132,13 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "BOA", "EWA", "NLMS", "NSGD", "SGD", "AffineProjection", "Bias", "BoostedTrees", "Budget",
-    "Calendar", "DataReuse", "Delayed", "Flags", "ForwardNewton", "GaussNewton", "Gradient",
-    "GrowingMemory", "Huber", "Impute", "Intervals", "Lags", "Learner", "MLPoly", "Newton",
-    "OnChange", "Past", "Pending", "PiecewiseLinear", "PoissonReuse", "Polynomial",
-    "RandomFourier", "RandomUpdate", "Refined", "Replay", "Scale", "ScaleAlike", "ScaleTarget",
-    "Scored", "Select", "SelfTuning", "SignSignLMS", "Transform", "Uniform", "VariableStepLMS",
-    "Volterra", "WeightColumn", "Weighted", "ase", "auto", "bnm_dr", "bnm_ru", "bnm_wu", "boost",
-    "bpl_dr", "bpl_ru", "bpl_wu", "bsgd_dr", "bsgd_ru", "bsgd_wu", "cache", "datasets", "explain",
-    "export", "hypergradient", "load", "model", "mse", "pipeline", "run", "save", "static",
-    "streams", "sweep", "targets", "theory", "tune",
+    "Calendar", "DataReuse", "Delayed", "Flags", "Fleet", "Forecast", "ForwardNewton",
+    "GaussNewton", "Gradient", "GrowingMemory", "Huber", "Impute", "Intervals", "Lags", "Learner",
+    "MLPoly", "Newton", "OnChange", "Past", "Pending", "PiecewiseLinear", "PoissonReuse",
+    "Polynomial", "RandomFourier", "RandomUpdate", "Refined", "Replay", "Scale", "ScaleAlike",
+    "ScaleTarget", "Scored", "Select", "SelfTuning", "SignSignLMS", "Transform", "Uniform",
+    "VariableStepLMS", "Volterra", "WeightColumn", "Weighted", "ase", "auto", "bnm_dr", "bnm_ru",
+    "bnm_wu", "boost", "bpl_dr", "bpl_ru", "bpl_wu", "bsgd_dr", "bsgd_ru", "bsgd_wu", "cache",
+    "datasets", "explain", "export", "hypergradient", "load", "model", "mse", "pipeline", "run",
+    "save", "static", "streams", "sweep", "targets", "theory", "tune",
 ]  # fmt: skip

@@ -6,7 +6,18 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from jboost.commands import cache, demo, inspect, models, predict, run, serve, sweep, terminal
+from jboost.commands import (
+    cache,
+    demo,
+    forecast,
+    inspect,
+    models,
+    predict,
+    run,
+    serve,
+    sweep,
+    terminal,
+)  # fmt: skip
 from jboost.core.extras import MissingExtra
 from jboost.engine import plan
 
@@ -87,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"jboost {version('jboost')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for command in (demo, run, predict, serve, sweep, models, inspect, cache):
+    for command in (demo, run, predict, forecast, serve, sweep, models, inspect, cache):
         command.add(commands)
     return parser
 

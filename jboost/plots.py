@@ -90,6 +90,63 @@ def ase_curves(
     return ax
 
 
+def fan(
+    forecast: ArrayLike, low: ArrayLike | None = None, high: ArrayLike | None = None, *,
+    past: ArrayLike | None = None, answers: ArrayLike | None = None, ax: Axes | None = None,
+) -> Axes:  # fmt: skip
+    """Draw a forecast after the answers before it, with its intervals.
+
+    Args:
+      forecast: (H,), of the next H answers.
+      low, high: (H,), the ends of the intervals.
+      past: the latest answers, oldest first.
+      answers: what the answers were, as far as they came.
+      ax: the axes to draw on; None: those of a new figure.
+
+    >>> ax = fan([2.0, 3.0], [1.0, 1.0], [3.0, 5.0], past=[1.0, 1.5])
+    >>> [line.get_label() for line in ax.lines]
+    ['answers', 'forecast']
+    """
+    ax, past = axes_or_new(ax), np.asarray(() if past is None else past, np.float64)
+    y = np.asarray(forecast, np.float64)
+    ahead = np.arange(1, len(y) + 1)
+    came = past if answers is None else np.append(past, np.asarray(answers, np.float64))
+    ax.plot(np.arange(len(came)) - len(past) + 1, came, label="answers", **STYLES[0])
+    if low is not None and high is not None:
+        low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
+        style = {"color": "#56B4E9", "alpha": 0.4, "linewidth": 0, "label": "interval"}
+        ax.fill_between(ahead, low, high, **style)
+    ax.plot(ahead, y, label="forecast", **STYLES[1])
+    return _finished(ax, "rows after the forecast", "the answers and their forecast")
+
+
+def error_by_horizon(errors: Mapping[str, ArrayLike], *, ax: Axes | None = None) -> Axes:
+    """Draw errors by horizon, a line per name; naive forecasts belong beside the model.
+
+    Args:
+      errors: (H,) errors by name; the reference first.
+      ax: the axes to draw on; None: those of a new figure.
+
+    >>> len(error_by_horizon({"naive": [2.0, 3.0], "mine": [1.0, 2.0]}).lines)
+    2
+    """
+    ax = axes_or_new(ax)
+    for number, (name, values) in enumerate(errors.items()):
+        heights = np.asarray(values, np.float64)
+        ax.plot(np.arange(1, len(heights) + 1), heights, label=name, **STYLES[number % len(STYLES)])
+    ax.set_ylim(bottom=0)
+    return _finished(ax, "horizon", "mean absolute error by horizon")
+
+
+def _finished(ax: Axes, below: str, title: str) -> Axes:
+    ax.set_xlabel(below)
+    ax.set_title(title, fontsize="medium")
+    ax.grid(color="0.9", linewidth=0.6)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
 def save(figure: Any, path: str | os.PathLike[str], *, dpi: int = 120) -> None:
     """Write a figure. A PNG gets a palette: it looks the same at a third of the size."""
     if Path(path).suffix.lower() != ".png":

@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import inspect
 import re
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -160,13 +159,13 @@ def test_run_stream(tmp_path, monkeypatch):
 
 def test_fleets():
     assert problems(Fleet) == []
-    fleet = Fleet(SGD, 2, 3)
-
-    def run(state, **arguments):  # the state anew, as a call with donate=True takes it away
-        return fleet.run(fleet.init() if isinstance(state, Path) else state, **arguments)
-
-    assert problems(fleet.run, run, state=Path(), ids=[0, 1], xs=XS[:2], ds=DS[:2]) == []
-    assert problems(fleet.states, state=fleet.init()) == []
+    fleet = Fleet(SGD, 3)
+    state, rows = fleet.init(), {"names": [0, 1], "xs": XS[:2]}
+    assert problems(fleet.run, state=state, ds=DS[:2], **rows) == []
+    assert problems(fleet.learn, state=state, ds=DS[:2], **rows) == []
+    assert problems(fleet.predict, state=state, **rows) == []
+    assert problems(fleet.states, state=state) == []
+    assert problems(fleet.names, state=state) == []
 
 
 def test_adapters():

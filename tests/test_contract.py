@@ -40,7 +40,8 @@ def test_contract(model):
     init = jax.jit(lambda: model.init(R, jnp.float32, key=KEY))()
     before = jax.tree.map(np.array, init)
     first = model.predict(init, xs[0])
-    assert first.shape == () and first.dtype == jnp.float32 and np.isfinite(first)
+    assert first.shape == ((model.ahead,) if model.ahead else ())
+    assert first.dtype == jnp.float32 and np.isfinite(first).all()
     chex.assert_trees_all_equal(model.predict(init, xs[0]), first)
     chex.assert_trees_all_equal(jax.tree.map(np.array, init), before)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.guides import fleet_example, sweep_example
+from experiments.guides import fleet_example, queue_example, sweep_example
 from experiments.shared.notebook import execute, without_pictures
 
 FOLDER = Path(__file__).parent.parent / "experiments" / "guides"
@@ -14,6 +14,7 @@ GUIDES = (
     "auto.md",
     "sweeps.md",
     "fleets.md",
+    "forecasts.md",
     "tuning.md",
     "prediction.md",
     "knowing.md",
@@ -69,3 +70,9 @@ def test_the_fleet_script_reports(capsys):
     fleet_example.main(arguments)
     shown = capsys.readouterr().out
     assert "3,000 rows judged" in shown and "100% of them are the noisy ones" in shown
+
+
+def test_the_consumer_of_a_queue_learns_every_message_once(capsys):
+    """The queue repeats and reorders batches, and the consumer dies three times."""
+    queue_example.main(["--rows", "3000", "--crashes", "3"])
+    assert capsys.readouterr().out == "3,000 messages, 3 crashes: every bit as in one run\n"

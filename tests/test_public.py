@@ -51,6 +51,8 @@ NAMES = [
     "auto",
     "Budget",
     "Delayed",
+    "Fleet",
+    "Forecast",
     "Huber",
     "Pending",
     "Scored",

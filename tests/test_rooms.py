@@ -13,9 +13,9 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "jboost"
 ORDER = (
     *("limits", "core", "learners", "transforms", "combiners", "boosting", "baselines", "settings"),
-    *("wrappers", "automatic", "catalogue", "engine", "checkpoints", "running", "explanations"),
-    *("plots", "paper", "sweeps", "fleets", "tuning", "files", "reports", "adapters", "serving"),
-    *("commands", "cli", "__main__"),
+    *("wrappers", "forecasts", "automatic", "catalogue", "engine", "checkpoints", "running"),
+    *("explanations", "plots", "paper", "sweeps", "fleets", "tuning", "files", "reports"),
+    *("adapters", "serving", "commands", "cli", "__main__"),
 )
 ROOT = "__init__"  # the public names: it may import from every room, and none from it
 

@@ -6,8 +6,8 @@ constant memory, over a million float32 samples of a hard set that is repeated w
 
 The kinds: many columns of which few matter, codes of categories, daily and weekly periods with and
 without lags, gross outliers, constant and duplicated columns, steps, and a stream of 1,000 rows.
-The errors stand beside those of a line (Newton) and of three of river's regressors behind its
-StandardScaler.
+Their errors stand beside those of a line (Newton) and of three of river's regressors behind its
+StandardScaler. Lines and curves that change at once, and a line that turns, are run with two sizes.
 """
 
 from __future__ import annotations
@@ -148,14 +148,59 @@ def promises(duffing: int, stationary: int) -> dict[str, dict[str, float]]:
     }
 
 
+def lines(rng: Rng, T: int) -> Stream:
+    """A line, all of whose coefficients change halfway."""
+    x = rng.normal(size=(T, 5))
+    before, after = x @ rng.normal(size=5), x @ rng.normal(size=5)
+    return x, np.where(np.arange(T) < T // 2, before, after) + 0.3 * rng.normal(size=T)
+
+
+def curves(rng: Rng, T: int) -> Stream:
+    """Friedman's function, whose columns all change places halfway."""
+    x = rng.random((T, 10))
+    order = np.where((np.arange(T) < T // 2)[:, None], np.arange(10), np.roll(np.arange(10), 5))
+    z = np.take_along_axis(x, order, axis=1)
+    d = 10 * np.sin(np.pi * z[:, 0] * z[:, 1]) + 20 * (z[:, 2] - 0.5) ** 2
+    return x, d + 10 * z[:, 3] + 5 * z[:, 4] + rng.normal(size=T)
+
+
+def turning(rng: Rng, T: int) -> Stream:
+    """A line whose coefficients turn a full circle in 2,000 samples."""
+    x, angle = rng.normal(size=(T, 2)), np.arange(T) * 2 * np.pi / 2000
+    d = x[:, 0] * np.cos(angle) + x[:, 1] * np.sin(angle) + x[:, 0] * x[:, 1]
+    return x, d + 0.1 * rng.normal(size=T)
+
+
 def changed() -> float:
     """The mean error 500 to 1,000 samples after all coefficients change, over the error before."""
-    rng = np.random.default_rng(0)
-    xs = rng.normal(size=(6000, 5)).astype(np.float32)
-    before, after = xs @ rng.normal(size=5), xs @ rng.normal(size=5)
-    ds = np.where(np.arange(6000) < 3000, before, after) + 0.3 * rng.normal(size=6000)
-    error = np.square(run(auto(), xs, ds.astype(np.float32)) - ds)
+    xs, ds = lines(np.random.default_rng(0), 6000)
+    error = np.square(run(auto(), xs.astype(np.float32), ds.astype(np.float32)) - ds)
     return float(error[3500:4000].mean() / error[2000:3000].mean())
+
+
+def changes(T: int) -> dict[str, dict[str, dict[str, float]]]:
+    """What streams that change cost each size: the error, and for how long a jump is felt.
+
+    That is how many samples after it the mean error of 100 samples is first below 1.5 times the
+    mean of the 1,000 before; medians of five draws.
+    """
+
+    def one(size: str, make: Callable[[Rng, int], Stream], seed: int) -> tuple[float, float]:
+        xs, ds = (part.astype(np.float32) for part in make(np.random.default_rng(seed), T))
+        error = np.square(run(auto(size), xs, ds) - ds)
+        level = error[max(0, T // 2 - 1000) : T // 2].mean()
+        after = np.convolve(error[T // 2 :], np.full(100, 0.01), "valid")
+        return float(error[1:].mean()), float(np.argmax(after < 1.5 * level)) + 100
+
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for make in (lines, curves, turning):
+        for size in ("small", "medium"):
+            draws = np.median([one(size, make, seed) for seed in range(5)], axis=0)
+            row = {"error": float(draws[0])}
+            if make is not turning:
+                row["felt for"] = float(draws[1])
+            found.setdefault(make.__name__, {})[size] = row
+    return found
 
 
 def long(T: int) -> dict[str, Any]:
@@ -189,12 +234,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     kinds = experiment.each(lambda name: kind(name, T, rivals), names, workers=1)
     found = dict(zip(names, kinds, strict=True))
     promised = promises(experiment.samples(20_000, 500), experiment.samples(10_000, 500))
+    drifting = changes(experiment.samples(8_000, 600))
     lasting = long(experiment.samples(1_000_000, 20_000))
-    experiment.write({"T": T}, {"kinds": found, "promises": promised, "long": lasting})
+    results = {"kinds": found, "promises": promised, "changes": drifting, "long": lasting}
+    experiment.write({"T": T}, results)
     rows = [[name, *(f"{value:.4g}" for value in row.values())] for name, row in found.items()]
     print(markdown.table(["stream", *found[names[0]]], rows))
     for name, row in promised.items():
         print(f"{name}: wanted at most {row['wanted']}, got {row['got']:.4g}")
+    for name, sizes in drifting.items():
+        print(f"{name}: " + "; ".join(f"{size} {row}" for size, row in sizes.items()))
     print(f"{lasting['T']:,} samples: finite {lasting['finite']}, +{lasting['grown MB']:.0f} MB")
 
 

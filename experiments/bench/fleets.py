@@ -17,7 +17,6 @@ import numpy as np
 
 import jboost as jb
 from experiments.shared.experiment import Experiment, Progress
-from jboost.fleets.fleet import Fleet
 
 R, M, NOISE = 3, 5, 0.1
 MODELS = {
@@ -46,7 +45,7 @@ def fleet_of(
 ) -> dict[str, Any]:
     """Run one fleet; what it took, and how far the sampled streams are from their runs alone."""
     model, key = MODELS[name], jax.random.key(1)
-    fleet = Fleet(model, streams, R, key=key)
+    fleet = jb.Fleet(model, R, key=key)
     arrivals = Arrivals(streams)
     sample = np.random.default_rng(1).choice(streams, min(sampled, streams), replace=False)
     kept: list[tuple[Any, ...]] = []
@@ -56,7 +55,7 @@ def fleet_of(
     for number in range(count):
         ids, xs, ds = arrivals.block(rows)
         start, begun = time.perf_counter(), time.process_time()
-        state, trace = fleet.run(state, ids, xs, ds, donate=True)
+        state, trace = fleet.run(state, ids, xs, ds)
         prediction = np.asarray(trace.prediction)
         busy, spent = busy + time.perf_counter() - start, spent + time.process_time() - begun
         done += rows
@@ -71,7 +70,7 @@ def fleet_of(
         own = np.flatnonzero(ids == stream)
         x, d = np.zeros((longest, R), np.float32), np.full(longest, np.nan, np.float32)
         x[: len(own)], d[: len(own)] = xs[own], ds[own]  # one length compiles once
-        alone = jb.run(model, x, d, jax.random.fold_in(key, int(stream)))[1].prediction
+        alone = jb.run(model, x, d, fleet.key_of(int(stream)))[1].prediction
         gap = np.abs(np.asarray(alone)[: len(own)] - prediction[own]).max(initial=0.0)
         apart, same = max(apart, float(gap)), same + int(gap == 0)
     return {

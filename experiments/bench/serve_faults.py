@@ -2,9 +2,10 @@
 
 The server is killed with SIGKILL at random moments under load and started again. Afterwards each
 answer that it acknowledged must be in its log once, and its state must be that of ``jb.run`` on the
-rows of the log, bit for bit. Then come clients that say nothing, or never read; and mangled
-requests by the thousand, none of which may fail the server, change its state or make it grow. All
-traffic stays on the loopback address, and is bounded in number.
+rows of the log, bit for bit; so too where its files could not grow for a while. Then come clients
+that say nothing, or never read; and mangled requests by the thousand, none of which may fail the
+server, change its state or make it grow. All traffic stays on the loopback address, and is bounded
+in number. A run that is cut goes on with the part that it was at.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import asyncio
 import contextlib
 import json
 import random
+import resource
 import socket
 import sqlite3
 import tempfile
@@ -44,6 +46,7 @@ LONG = ["--every", "1000000000"]  # the log keeps everything, so that it can be 
 SERVE = ["-m", "jboost", "serve", "--model", MODEL, "--target", "y", "--rate", "1000000"]
 MOST_PAIRS = 3000  # between two kills
 SILENT, SLOW = 10_000, 50
+UNLIMITED = resource.RLIM_INFINITY
 
 
 # -- kills
@@ -88,6 +91,16 @@ def logged(folder: Path) -> list[tuple[dict[str, float], float, str]]:
     return [(f, d, name) for (text,) in entries for f, d, name, _ in json.loads(text)]
 
 
+def is_state_of(folder: Path, entries: list[tuple[dict[str, float], float, str]]) -> bool:
+    """Whether the checkpoint of a server is, bit for bit, that of a run over the rows of a log."""
+    state = jb.load(folder / f"{MODEL}.{MODEL}.run")[1]
+    xs = np.array([[row[name] for name in NAMES] for row, _, _ in entries], np.float32)
+    ds = np.array([d for _, d, _ in entries], np.float32)
+    expected, _ = jb.run(catalogue.named(MODEL), xs, ds)
+    pairs = zip(jax.tree.leaves(state), jax.tree.leaves(expected), strict=True)
+    return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
+
+
 def kills(count: int) -> dict[str, Any]:
     """Kill the server so often, and compare."""
     rng, acknowledged = random.Random(0), list[str]()
@@ -101,13 +114,8 @@ def kills(count: int) -> dict[str, Any]:
         found = logged(Path(folder))
         with started([*SERVE, *LONG], Path(folder)):
             pass  # it learns the log again, and ends in order, with a checkpoint
-        state = jb.load(Path(folder, f"{MODEL}.{MODEL}.run"))[1]
+        same = is_state_of(Path(folder), found)
     names = [name for _, _, name in found]
-    xs = np.array([[row[name] for name in NAMES] for row, _, _ in found], np.float32)
-    ds = np.array([d for _, d, _ in found], np.float32)
-    expected, _ = jb.run(catalogue.named(MODEL), xs, ds)
-    pairs = zip(jax.tree.leaves(state), jax.tree.leaves(expected), strict=True)
-    same = all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
     return {
         "kills": count,
         "acknowledged": len(acknowledged),
@@ -116,6 +124,42 @@ def kills(count: int) -> dict[str, Any]:
         "twice": len(names) - len({*names}),
         "bit_for_bit": same,
     }
+
+
+# -- a full disk
+
+
+async def _until_refused(port: int, folder: Path, child: Any, count: int) -> dict[str, Any]:
+    """Learn rows one by one while no file may grow beyond what it has, and afterwards."""
+    xs, ds = rows(3 * count, seed=5)
+    connection, learned, statuses = await Connection.to(port), 0, dict[int, int]()
+    for i in range(3 * count):
+        if i == count:
+            largest = max(path.stat().st_size for path in folder.iterdir())
+            resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (largest + 8192, UNLIMITED))
+        if i == 2 * count:
+            resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (UNLIMITED, UNLIMITED))
+        status, _ = await connection.post("/learn", batch(xs[i : i + 1], ds[i : i + 1])[1:-1])
+        learned += status == 200
+        statuses[status] = statuses.get(status, 0) + 1
+        asked, _ = await connection.post("/predict", batch(xs[i : i + 1])[1:-1])
+        assert asked == 200  # it needs no disk
+    connection.close()
+    return {"learned": learned, "refused": statuses.get(507, 0), "statuses": statuses}
+
+
+def full_disk(count: int) -> dict[str, Any]:
+    """Let the system refuse what the server writes, for a while; then kill it and compare."""
+    with tempfile.TemporaryDirectory() as folder:
+        with started([*SERVE, *LONG], Path(folder)) as (port, child):
+            found = asyncio.run(_until_refused(port, Path(folder), child, count))
+            child.kill()
+            child.wait()
+        entries = logged(Path(folder))
+        with started([*SERVE, *LONG], Path(folder)):
+            pass
+        same = is_state_of(Path(folder), entries)
+    return found | {"in_log": len(entries), "bit_for_bit": same}
 
 
 # -- clients that do not behave
@@ -262,14 +306,18 @@ def nonsense(count: int) -> dict[str, Any]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     experiment = Experiment(__file__, __doc__, argv, double=False)
-    results = {
-        "kills": kills(experiment.size(100, 2)),
-        "crowd": crowd(experiment.size(SILENT, 200), experiment.size(SLOW, 5)),
-        "nonsense": nonsense(experiment.size(100_000, 500)),
+    parts = {
+        "full disk": lambda: full_disk(experiment.size(300, 60)),
+        "crowd": lambda: crowd(experiment.size(SILENT, 200), experiment.size(SLOW, 5)),
+        "nonsense": lambda: nonsense(experiment.size(100_000, 500)),
+        "kills": lambda: kills(experiment.size(100, 2)),
     }
+    run = experiment.kept(lambda name: parts[name](), [MODEL, CLIENTS, SILENT, SLOW])
+    results = {name: run(name) for name in parts}
     for name, found in results.items():
         print(f"{name}: {found}")
-    killed, sense = results["kills"], results["nonsense"]
+    killed, sense, full = results["kills"], results["nonsense"], results["full disk"]
+    assert full["refused"] and full["learned"] == full["in_log"] and full["bit_for_bit"]
     assert killed["lost"] == killed["twice"] == 0 and killed["bit_for_bit"]
     assert sense["failed"] == sense["accepted"] == 0 and sense["unchanged"]
     experiment.write({"model": MODEL, "clients": CLIENTS}, results)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from experiments.bench import accuracy_limits, soak
+from experiments.bench import accuracy_limits, keys_report, serve_report, soak, tree_weights
 from experiments.shared.markdown import Record, marked, number, run_line, short, table
 
 WIDTHS = (3, 21, 90)
@@ -362,6 +362,57 @@ def flag_delays(record: Record) -> str:
     return table(["", "median delay, rows", "found, %", "false alarms per 100,000 rows"], rows)
 
 
+def forecasts(record: Record) -> str:
+    """MASE of each set and model: the mean over horizons, the first and the last horizon."""
+    sets = record["results"]["sets"]
+    names = list(dict.fromkeys(name for found in sets.values() for name in found))
+    rows = []
+    for name in names:
+        cells = []
+        for found in sets.values():
+            mase = found.get(name, {}).get("mase")
+            ends = [] if mase is None else [sum(mase) / len(mase), mase[0], mase[-1]]
+            cells.append(" / ".join(f"{value:.3f}" for value in ends) or "–")
+        rows.append([name, *cells])
+    return table(["", *sets], rows)
+
+
+def forecast_limits(record: Record) -> str:
+    """What must hold of forecasts, beside what was measured, by set."""
+    sets, verdicts = record["results"]["sets"], record["results"]["verdicts"]
+    naive = "horizons below the better of the daily and the weekly naive forecast"
+    rows = [
+        [naive, *("{} of {}".format(*verdicts[naive][name]) for name in sets)],
+        ["MASE over the better of river's", *(f"{verdicts[RIVER][name]:.2f}" for name in sets)],
+        ["MASE over LightGBM's", *(_over(found, LIGHTGBM, "mase") for found in sets.values())],
+        ["time over LightGBM's", *(_over(found, LIGHTGBM, "seconds") for found in sets.values())],
+        ["the same with the compiler", *(_over(f, LIGHTGBM, "seconds", 1) for f in sets.values())],
+        ["µs a row", *(f"{found['Forecast']['microseconds']:.0f}" for found in sets.values())],
+        [
+            "coverage of 90 % intervals, least and most of any horizon",
+            *("{:.1%} – {:.1%}".format(*verdicts["coverage"][name]) for name in sets),
+        ],
+    ]
+    mean = verdicts["geometric mean of the MASE over LightGBM's"]
+    return (
+        table(["", *sets], rows)
+        + f"\n\nThe geometric mean of the ratios to LightGBM is {mean:.3f}."
+    )
+
+
+LIGHTGBM, RIVER = "skforecast LightGBM", "MASE over river's"
+
+
+def _over(found: Record, peer: str, what: str, compiler: int = 0) -> str:
+    """Our figure over a peer's; a dash where the peer has none."""
+    if peer not in found:
+        return "–"
+    mine = found["Forecast"]
+    if what == "mase":
+        return f"{sum(mine['mase']) / sum(found[peer]['mase']):.3f}"
+    return f"{(mine['seconds'] + compiler * mine['compile_seconds']) / found[peer]['seconds']:.3f}"
+
+
 def blocks(record: Callable[[str], Record]) -> dict[str, str]:
     """Every marked table of the benchmarks by its name; ``record`` loads a script's JSON."""
     combiners, nonlinear, tuning = record("combiners"), record("nonlinear"), record("tuning")
@@ -384,12 +435,18 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
         "filters": filters(record("filters")),
         "flag rates": flag_rates(record("flags")),
         "flag delays": flag_delays(record("flags")),
+        "tree weights": tree_weights.table(record("tree_weights")),
         "intervals": intervals(record("intervals")),
         "changes": changes(record("intervals")),
         "delays": delays(prediction),
         "targets": targets(prediction),
         "outliers": outliers(prediction),
+        "serving": serve_report.serving(record("serve_load"), record("serve_faults")),
         "soak": soak.table(record("soak")["results"]),
+        "keys": keys_report.table(record("keys")),
+        "keys, plan": keys_report.plan(record("keys")),
+        "forecasts": forecasts(record("forecast")),
+        "forecast limits": forecast_limits(record("forecast")),
         "tuning": tuning_requirements(tuning),
         "self-tuning": self_tuning(tuning),
     }

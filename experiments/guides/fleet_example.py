@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import numpy as np
 
 import jboost as jb
-from jboost.fleets.fleet import Fleet
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -27,14 +26,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     busy = rng.dirichlet(np.full(args.streams, 0.5))  # and some have far more samples than others
 
     model = jb.bnm_wu(5, target_mse=0.02, forgetting=0.99, ridge=0.1)
-    fleet = Fleet(model, args.streams, num_features=3)
+    fleet = jb.Fleet(model, num_features=3)
     state = fleet.init()
     loss, count = np.zeros(args.streams), np.zeros(args.streams)
     for block in range(args.blocks):
         ids = rng.choice(args.streams, args.rows, p=busy)
         xs = rng.uniform(-1, 1, (args.rows, 3))
         ds = np.sum(law[ids] * xs, axis=1) + noise[ids] * rng.normal(size=args.rows)
-        state, trace = fleet.run(state, ids, xs, ds, donate=True)
+        state, trace = fleet.run(state, ids, xs, ds)
         if block >= args.blocks // 2:  # judged when most streams have learned
             np.add.at(loss, ids, np.square(np.asarray(trace.prediction) - ds))
             np.add.at(count, ids, 1)

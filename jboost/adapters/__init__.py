@@ -1,5 +1,7 @@
 """Presents jboost's models as regressors of scikit-learn and of river, on top of ``feed``.
 
+Forecasters are presented to river and sktime.
+
 May import from ``core`` to ``reports``.
 """
 

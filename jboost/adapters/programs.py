@@ -96,10 +96,12 @@ def program(packing: SplitPacking, generator: str | None, form: Form, by_steps: 
             return with_row(estimates, i, values(state, x, model.predict(state, x)))
 
         def values(state: State, x: Array, estimate: Array) -> Array:
+            if model.ahead:
+                return estimate
             bounds = model.interval(state, x) if isinstance(model, Intervals) else ()
             return jnp.stack([estimate, *bounds])
 
-        columns = 3 if isinstance(model, Intervals) else 1
+        columns = model.ahead or (3 if isinstance(model, Intervals) else 1)
         estimates = jnp.zeros((len(block) - 1, columns), block.dtype)
         stepped = count if by_steps else learned
         chunks = (stepped + CHUNK - 1) // CHUNK

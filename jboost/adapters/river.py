@@ -19,6 +19,7 @@ from jboost.adapters.feed import Feed
 from jboost.adapters.named import Kinds, Place, expanded, is_plain
 from jboost.adapters.numbers import as_number, as_weights
 from jboost.adapters.pairing import Pairing, matched
+from jboost.adapters.river_forecaster import OnlineForecaster as OnlineForecaster
 from jboost.core import Learner, checks, extras
 from jboost.wrappers.intervals import Intervals
 

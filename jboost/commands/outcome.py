@@ -149,8 +149,6 @@ def show(done: Outcome, *, on_stderr: bool) -> None:
 
     Where predictions go to standard output, the table goes to standard error too.
     """
-    rows = table(done)
-    first = max(len(row[0]) for row in rows)
     say(f"{summary(done)}; {done.rate:,.0f} rows/s")
     if done.bands is not None:
         say(coverage_text(done.bands))
@@ -161,6 +159,12 @@ def show(done: Outcome, *, on_stderr: bool) -> None:
         say(f"events: {', '.join(counts) or 'none'}")
     for sentence in advice(done):
         say(sentence)
+    print_table(table(done), on_stderr=on_stderr)
+
+
+def print_table(rows: list[list[str]], *, on_stderr: bool) -> None:
+    """Print the errors of a model and of controls."""
+    first = max(len(row[0]) for row in rows)
     sys.stderr.flush()
     for row in (HEAD, *rows):
         line = f"{row[0]:<{first}}" + "".join(f"  {cell:>13}" for cell in row[1:])

@@ -52,6 +52,9 @@ def run(args: argparse.Namespace) -> int:
     """Write the predictions."""
     with explaining(f"{args.run_file} cannot be read"), options.refusing(FAILED):
         content = checkpoint.read(args.run_file)
+    if content.model.ahead:
+        text = f"jboost forecast {args.run_file} prints its forecasts"
+        raise CommandError(f"{args.run_file} is a run with --horizon; {text}", terminal.WRONG_USAGE)
     try:
         saved = content.extra["caller"]
         columns, missing = Columns.from_dict(saved["columns"]), str(saved["missing"])

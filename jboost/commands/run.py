@@ -15,7 +15,16 @@ import numpy as np
 
 from jboost import catalogue
 from jboost.checkpoints import checkpoint
-from jboost.commands import documents, events, explanations, options, outcome, terminal
+from jboost.commands import (
+    documents,
+    events,
+    explanations,
+    horizons,
+    keyed,
+    options,
+    outcome,
+    terminal,
+)
 from jboost.commands.outcome import Outcome
 from jboost.commands.terminal import FAILED, WRONG_USAGE, CommandError, explaining, option
 from jboost.core import Learner, checks
@@ -58,9 +67,12 @@ columns, target, prediction, and with --intervals lower and upper.
 examples:
   jboost run houses.csv --target price
   jboost run houses.csv --target price --intervals 0.9 --report houses.html
+  jboost run load.csv --target mw --time hour --horizon 24 --known holiday \\
+      --intervals 0.9 --checkpoint load.run --report load.html
   jboost run trips.parquet --target seconds --drop id --category zone \\
       --model bnm_wu --set m=10 --checkpoint trips.run --report trips.html
   jboost run today.csv --checkpoint trips.run --append --predictions out.csv
+  jboost run meters.parquet --target kw --key meter --checkpoint meters.d
   tail -f sensor.csv | jboost run - --target kw --bad-rows skip --predictions -
 """
 
@@ -71,10 +83,17 @@ def add(commands: terminal.Subcommands) -> None:
     parser = terminal.subcommand(commands, run, "run", text, DESCRIPTION, EPILOG)
     options.add_data(parser)
     options.add_model(parser)
+    text = "the column that names the stream of a row: each key has a model of its own"
+    option(parser, "--key", "COL", text)
+    text = "forecast the next H answers at every row, instead of the answer of the row"
+    option(parser, "--horizon", "H", text, terminal.whole_number(1, 10_000))
+    text = "with --horizon: columns whose values are known H rows in advance; repeatable"
+    option(parser, "--known", "COL,…", text, options.column_names, **terminal.REPEATABLE)
     text = "also say between which bounds a part P of the answers lies, such as 0.9"
     option(parser, "--intervals", "P", text, terminal.fraction)
     keep = parser.add_argument_group("what is kept")
-    option(keep, "--checkpoint", "PATH", "keep the run in this file", terminal.new_file)
+    text = "keep the run in this file; with --key, in this folder"
+    option(keep, "--checkpoint", "PATH", text, terminal.new_run)
     keep.add_argument("--resume", action="store_true", help="go on from the checkpoint")
     text = "go on from the checkpoint with a file of new rows"
     keep.add_argument("--append", action="store_true", help=text)
@@ -86,6 +105,8 @@ def add(commands: terminal.Subcommands) -> None:
     option(keep, "--explain", "OUT.csv", text, terminal.new_file)
     text = "write what to look at: answers outside, anomalies, changes, inputs that drift"
     option(keep, "--events", "OUT.jsonl", text, terminal.new_file)
+    text = "with --key, write the errors of all keys as CSV, the largest first"
+    option(keep, "--keys", "OUT", text, terminal.new_file)
     text = "the error over time, the intervals, and what the learners of a booster did"
     option(keep, "--plot", "OUT.png", text, terminal.new_picture)
     option(keep, "--report", "OUT.html", "a page with table, pictures and model", terminal.new_page)
@@ -97,13 +118,43 @@ def run(args: argparse.Namespace) -> int:
     args.resume = args.resume or args.append
     if args.resume and args.checkpoint is None:
         raise CommandError(f"{given} needs the --checkpoint to go on from", WRONG_USAGE)
+    if args.key is not None:
+        if args.horizon is not None or args.known:
+            advice = "forecast a file of each key, or jb.Fleet(jb.Forecast(…)) in Python"
+            raise CommandError(f"--horizon and --key do not go together; {advice}", WRONG_USAGE)
+        return keyed.run(args)
+    if args.keys is not None:
+        raise CommandError("--keys is for runs with --key", WRONG_USAGE)
+    if args.checkpoint is not None and args.checkpoint.is_dir():
+        advice = "a run without --key is kept in a file"
+        raise CommandError(f"{args.checkpoint} is a folder; {advice}", WRONG_USAGE)
     if args.checkpoint is not None and args.checkpoint.exists() and not args.resume:
         advice = "pass --resume to go on from it, or another name"
         raise CommandError(f"{args.checkpoint} exists already; {advice}", WRONG_USAGE)
+    if args.known and args.horizon is None and not args.resume:
+        raise CommandError("--known is for forecasts: pass --horizon H too", WRONG_USAGE)
     names = ("checkpoint", "predictions", "explain", "events", "plot", "report")
     outputs = {f"--{name}": getattr(args, name) for name in names}
     with options.keeping_programs(), options.writing(args.file, outputs):
-        return _run(args)
+        if not _forecasts(args):
+            return _run(args)
+        if args.explain or args.events:
+            raise CommandError("--explain and --events are not for forecasts", WRONG_USAGE)
+        return horizons.run(args)
+
+
+def _forecasts(args: argparse.Namespace) -> bool:
+    """Whether the run, or the run to go on with, forecasts."""
+    if args.resume and os.path.exists(args.checkpoint):
+        with explaining(f"{args.checkpoint} cannot be read"), options.refusing(FAILED):
+            saved = checkpoint.read(args.checkpoint).extra.get("caller", {})
+        before = saved.get("horizon") if isinstance(saved, dict) else None
+        if args.horizon not in (None, before):
+            text = f"forecasts {before} rows ahead" if before else "does not forecast"
+            problem = f"the run to go on with {text}, and --horizon is {args.horizon}"
+            raise CommandError(problem, WRONG_USAGE)
+        return before is not None
+    return args.horizon is not None
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -119,15 +170,17 @@ def _run(args: argparse.Namespace) -> int:
         command = shlex.join(["jboost", *words])
         lost = "the run was not kept; --checkpoint PATH would keep it"
         advice = f"go on with: {command} --resume" if args.checkpoint else lost
-        text = "; ".join([f"interrupted after {done.rows:,} rows", *_notes(error), advice])
+        text = "; ".join(
+            [f"interrupted after {done.rows:,} rows", *terminal.notes_on(error), advice]
+        )
         terminal.say(text)
         return terminal.INTERRUPTED
     except BrokenPipeError as error:
-        for note in _notes(error):
+        for note in terminal.notes_on(error):
             terminal.say(f"the reader of the output left; {note}")
         raise
     except (CommandError, MemoryError, OSError) as error:
-        raise _as_command_error(error, args.file) from None
+        raise terminal.as_command_error(error, args.file) from None
     if not done.rows:
         raise CommandError(f"{args.file} has no rows", terminal.BAD_DATA)
     outcome.show(done, on_stderr=args.predictions == "-")
@@ -234,7 +287,7 @@ def _learn(args: argparse.Namespace, source: Source, done: Outcome) -> None:
                 bounds = [block.observed[name] for name in ("low", "high") if watch.intervals]
                 more = events.columns(block) if watch.flags else ()
                 estimates = (block.targets, block.prediction, *bounds, *more)
-                with _writing(args.predictions):
+                with terminal.writing_to(args.predictions):
                     out.write(block.start, *estimates, labels=labels.columns)
                     if args.checkpoint is not None:
                         out.sync()
@@ -295,7 +348,7 @@ def _predictions(
     elif args.append and not os.path.exists(args.predictions):
         length, rows = None, 0  # a file for the new rows alone
     names = done.columns.labels
-    with _writing(args.predictions), options.refusing(FAILED):
+    with terminal.writing_to(args.predictions), options.refusing(FAILED):
         return Predictions(
             args.predictions,
             length,
@@ -305,31 +358,3 @@ def _predictions(
             labels=names,
             as_json=source.is_json,
         )
-
-
-def _writing(path: os.PathLike[str] | str) -> AbstractContextManager[None]:
-    name = "standard output" if path == "-" else path
-    return explaining(f"the predictions could not be written to {name}")
-
-
-def _notes(error: BaseException) -> list[str]:
-    """Return what the run has noted on an error about its checkpoint."""
-    return getattr(error, "__notes__", [])
-
-
-def _as_command_error(error: Exception, file: str) -> CommandError:
-    """Return the sentence for an error that ended the run, with the notes on the error."""
-    status, text = 1, str(error)
-    if isinstance(error, MemoryError):
-        text = f"{file}: {error}"
-    first: BaseException | None = error
-    if isinstance(error, OSError):  # of the checkpoint: others are explained where they are raised
-        named = f"{error.filename}: " if error.filename else ""
-        text = f"{named}{error.strerror or error}"
-        # A full disk also keeps the checkpoint from being written: say what went wrong first.
-        first = error.__context__
-        while first is not None and not isinstance(first, CommandError):
-            first = first.__context__
-    if isinstance(first, CommandError):
-        status, text = first.status, str(first)
-    return CommandError("; ".join([text, *_notes(error)]), status)

@@ -5,7 +5,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -88,6 +88,13 @@ def new_file(text: str) -> Path:
     return path
 
 
+def new_run(text: str) -> Path:
+    """Return the path of a file, or of a folder, in which a run can be kept."""
+    if Path(text).is_dir() and os.access(text, os.W_OK):
+        return Path(text)
+    return new_file(text)
+
+
 def new_picture(text: str, suffixes: tuple[str, ...] = PICTURES) -> Path:
     """Return the path of a picture to write."""
     if Path(text).suffix.lower() not in suffixes:
@@ -132,3 +139,32 @@ def name_and_value(text: str) -> tuple[str, str]:
     if not (name and equals and value):
         raise argparse.ArgumentTypeError(f"must be NAME=VALUE; got {text!r}")
     return name.strip(), value.strip()
+
+
+def writing_to(path: os.PathLike[str] | str) -> AbstractContextManager[None]:
+    """Explain an error of the system as one of writing predictions."""
+    name = "standard output" if path == "-" else path
+    return explaining(f"the predictions could not be written to {name}")
+
+
+def notes_on(error: BaseException) -> list[str]:
+    """Return what the run has noted on an error about its checkpoint."""
+    return getattr(error, "__notes__", [])
+
+
+def as_command_error(error: Exception, file: str) -> CommandError:
+    """Return the sentence for an error that ended the run, with the notes on the error."""
+    status, text = 1, str(error)
+    if isinstance(error, MemoryError):
+        text = f"{file}: {error}"
+    first: BaseException | None = error
+    if isinstance(error, OSError):  # of the checkpoint: others are explained where they are raised
+        named = f"{error.filename}: " if error.filename else ""
+        text = f"{named}{error.strerror or error}"
+        # A full disk also keeps the checkpoint from being written: say what went wrong first.
+        first = error.__context__
+        while first is not None and not isinstance(first, CommandError):
+            first = first.__context__
+    if isinstance(first, CommandError):
+        status, text = first.status, str(first)
+    return CommandError("; ".join([text, *notes_on(error)]), status)

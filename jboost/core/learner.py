@@ -85,6 +85,11 @@ class Learner(abc.ABC):
         """Whether :meth:`leverage` can be asked for."""
         return False
 
+    @property
+    def ahead(self) -> int:
+        """How many answers a forecaster forecasts at each row; 0 for any other learner."""
+        return 0
+
     @abc.abstractmethod
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
         """Return the state before any data."""
@@ -143,6 +148,10 @@ class Learner(abc.ABC):
         """Return what a run may record about one step besides the prediction."""
         del state, sample
         return {}
+
+    def due(self, state: State, sample: Sample) -> Array:
+        """Return what was forecast of this row, 1 … H rows before; NaN where nothing was, (H,)."""
+        raise TypeError(f"{type(self).__name__} does not forecast, as jboost.Forecast does")
 
     def coefficients(self, state: State, x: ArrayLike) -> Array:
         """Return the gradient of the estimate at x: the coefficients z if it is zᵀx."""
@@ -285,6 +294,11 @@ class Network(abc.ABC):
 def instance(name: str, value: object, example: str = "SGD(step_size=0.1)") -> Learner:
     """Refuse an argument that is not a learner, and say how to write one."""
     if isinstance(value, Learner) and not jax.tree_util.all_leaves([value]):
+        if value.ahead and name != "model":
+            raise TypeError(
+                f"{name} must estimate the answer of its row; got a forecaster of {value.ahead} "
+                f"answers. Put the other way round: Forecast(learner, horizon={value.ahead})"
+            )
         return value  # and not a class that lacks @model, which is no pytree
     raise TypeError(
         f"{name} must be a learner such as {example}; got {checks.shown(value)}. A class of your "

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -39,9 +40,12 @@ Observe = Callable[[State, Info], Any]
 class Trace(NamedTuple):
     """What a run leaves behind, over time."""
 
-    prediction: Array  # (T,), each made before its answer was seen
+    prediction: Array  # (T,), each made before its answer was seen; (T, H) of a forecaster
     skipped: Array  # (T,), whether nothing was learned: x or d was NaN, infinite or beyond 1e15
     observed: Any  # what `observe` returned, stacked; None without it
+    # Of a forecaster: what was forecast of each row, 1 … H rows before it, NaN where nothing was,
+    # (T, H). None for any other model.
+    due: Any = None
 
     def _repr_html_(self) -> str:
         skipped = f"nothing was learned from {int(self.skipped.sum()):,}"
@@ -61,7 +65,20 @@ def step(
         info = Info(reported, x=x, d=d, prediction=prediction)
         info.before = lambda: state
         observed = observe(after, info)
-    return after, Trace(prediction, ~sample.good, observed)
+    due = model.due(state, sample) if model.ahead else None
+    return after, Trace(prediction, ~sample.good, observed, due)
+
+
+def pairs(trace: Trace, ds: Array) -> tuple[Array, Array]:
+    """Return estimates and answers that belong together, (n,) each; NaN where an answer lacks.
+
+    A forecaster has H estimates of each answer.
+    """
+    if trace.due is None:
+        return trace.prediction.ravel(), ds.ravel()
+    there = ~jnp.isnan(trace.due)
+    answers = jnp.where(there, ds[:, None], jnp.nan)
+    return jnp.where(there, trace.due, 0).ravel(), answers.ravel()
 
 
 def over_time(

@@ -55,8 +55,9 @@ def length(
     observe: Observe | None,
 ) -> int:
     """Return the rows of a piece: a power of two, such that a call costs little beside it."""
-    bytes_of_a_row = (math.prod(xs.shape[1:]) + 2 * math.prod(ds.shape[1:])) * xs.dtype.itemsize
-    widest = math.prod(ds.shape[1:]) * xs.dtype.itemsize  # bytes of a row of the widest trace
+    width = max(math.prod(ds.shape[1:]), 2 * model.ahead)  # of predictions
+    bytes_of_a_row = (math.prod(xs.shape[1:]) + 2 * width) * xs.dtype.itemsize
+    widest = width * xs.dtype.itemsize  # bytes of a row of the widest trace
     if observe is not None:
         row = [jax.ShapeDtypeStruct(a.shape[1:], xs.dtype) for a in (xs, ds)]
         one_step = partial(step, model, key=key, observe=observe)

@@ -57,12 +57,14 @@ class Labels(NamedTuple):
     columns: dict[str, pa.ChunkedArray]  # the time, as it was written, and the ids, by name
     instants: np.ndarray | None  # times, datetime64[us], in UTC where zones are known
     bad: np.ndarray  # whether the row could not be read
+    wall: np.ndarray | None = None  # the times as a clock on the wall shows them
 
     def cut(self, start: int, stop: int) -> Labels:
         """Return the labels of some of the rows."""
         columns = {name: values[start:stop] for name, values in self.columns.items()}
         instants = None if self.instants is None else self.instants[start:stop]
-        return Labels(columns, instants, self.bad[start:stop])
+        wall = None if self.wall is None else self.wall[start:stop]
+        return Labels(columns, instants, self.bad[start:stop], wall)
 
 
 class Encoded(NamedTuple):
@@ -129,7 +131,7 @@ class Encoder:
         bad = np.zeros(n, bool)
         bad[list(block.bad)] = True
         labels = {name: table.column(name) for name in columns.ids}
-        instants, at = None, 0
+        instants, wall, at = None, None, 0
         read: dict[str, times.Times] = {}
         for column in (*([columns.time] if columns.time else []), *columns.inputs):
             if column.kind == "time" and column.name not in read:
@@ -137,7 +139,7 @@ class Encoder:
                 self._refuse_times(column, block, read[column.name].odd, bad)
         if columns.time is not None:
             labels = {name: table.column(name) for name in columns.time.sources} | labels
-            instants = read[columns.time.name].instants
+            instants, wall, _ = read[columns.time.name]
         with np.errstate(all="ignore"):  # a number too large for float32 becomes infinite
             for column in columns.inputs:
                 of_column = x[:, at : at + column.width]
@@ -155,7 +157,7 @@ class Encoder:
         self._seen = max(self._seen, start + n)
         if bad.any():
             x[bad], d[bad] = np.nan, np.nan
-        return Encoded(x, d, Labels(labels, instants, bad))
+        return Encoded(x, d, Labels(labels, instants, bad, wall))
 
     def _fill(self, x: np.ndarray, column: Column, block: RawBlock, bad: np.ndarray) -> None:
         """Fill x, the columns that a column of the block becomes; mark rows that are bad."""

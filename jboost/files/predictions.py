@@ -6,9 +6,10 @@
 
 ``row`` counts from 1. The time and the ids of a row, where there are any, follow. A missing target
 is empty. With intervals there are two more columns, lower and upper: −inf and inf before the first
-answer. More columns of numbers can follow. Each number has the fewest digits that read as the same
-float. A file whose name ends in .jsonl or .ndjson has JSON lines instead, in which what is missing
-or infinite is null.
+answer. Forecasts have a line for each row and horizon: row, its time and ids, horizon, the time
+that the forecast is ``for`` where rows have times, prediction, lower and upper. More columns of
+numbers can follow. Each number has the fewest digits that read as the same float. A file whose name
+ends in .jsonl or .ndjson has JSON lines instead, in which what is missing or infinite is null.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Predictions(contextlib.AbstractContextManager["Predictions"]):
     When a run goes on, the file is cut back to the ``length`` of its checkpoint, where it has the
     predictions of ``rows`` rows: the lines after that will be written again. A file that has not is
     refused and left alone, and so is a file that another process writes. ``length`` is None for a
-    new file. ``labels`` are the names of the columns that label the rows.
+    new file. ``labels`` are the names of the columns that label the rows. With ``ahead`` the lines
+    are forecasts, and ``timed`` says whether they have times.
     """
 
     def __init__(
@@ -54,11 +56,16 @@ class Predictions(contextlib.AbstractContextManager["Predictions"]):
         more: Sequence[str] = (),
         labels: Sequence[str] = (),
         as_json: bool = False,
+        ahead: bool = False,
+        timed: bool = False,
     ):
         self.path = checks.path("path", path)
         if self.path.endswith(ZIPPED):
             raise ValueError(f"predictions are written as plain text; got {self.path}")
-        numbers = ["target", "prediction", *(("lower", "upper") if intervals else ()), *more]
+        numbers = ["prediction", *(("lower", "upper") if intervals else ()), *more]
+        numbers = (
+            ["horizon", *(["for"] if timed else []), *numbers] if ahead else ["target", *numbers]
+        )
         taken = {"row", *numbers}
         self._labels = {name: f"{name}_" if name in taken else name for name in labels}
         self._columns = ["row", *self._labels.values(), *numbers]
@@ -87,6 +94,29 @@ class Predictions(contextlib.AbstractContextManager["Predictions"]):
         answers = pa.array(targets, mask=~np.isfinite(targets))
         texts = [_as_text((labels or {})[name]) for name in self._labels]
         table = pa.table([numbers, *texts, answers, *estimates], names=self._columns)
+        self._append(_json_lines(table) if self._json else _csv(table, texts))
+
+    def write_ahead(
+        self,
+        start: int,
+        *estimates: np.ndarray,
+        labels: Mapping[str, pa.ChunkedArray | pa.Array] | None = None,
+        times: np.ndarray | None = None,
+    ) -> None:
+        """Write the forecasts of the rows after the first ``start``: estimates, bounds, all (n, H).
+
+        ``times``, (n, H) as datetime64, are those that the forecasts are for.
+        """
+        pa = extras.need("pyarrow", "io")
+        n, horizon = estimates[0].shape
+        numbers = np.repeat(np.arange(start + 1, start + 1 + n), horizon)
+        rows = pa.array(np.repeat(np.arange(n), horizon))
+        texts = [_as_text((labels or {})[name]).take(rows) for name in self._labels]
+        columns = [numbers, *texts, np.tile(np.arange(1, horizon + 1), n)]
+        if times is not None:
+            columns.append(pa.array(times_as_text(times.ravel())))
+        columns += [array.ravel() for array in estimates]
+        table = pa.table(columns, names=self._columns)
         self._append(_json_lines(table) if self._json else _csv(table, texts))
 
     def _csv_header(self) -> bytes:
@@ -162,6 +192,18 @@ class Predictions(contextlib.AbstractContextManager["Predictions"]):
                     self._file.truncate(self.length)
             raise
         self.length += len(lines)
+
+
+def times_as_text(times: np.ndarray) -> list[str | None]:
+    """Return times as ISO 8601, to the second where that is exact; None where one is missing.
+
+    >>> times_as_text(np.array(["2024-01-01T06", "NaT"], "datetime64[us]"))
+    ['2024-01-01T06:00:00', None]
+    """
+    seconds = times.astype("datetime64[s]")
+    exact = bool((seconds.astype(times.dtype)[~np.isnat(times)] == times[~np.isnat(times)]).all())
+    texts = np.datetime_as_string(seconds if exact else times)
+    return [None if text == "NaT" else str(text) for text in texts]
 
 
 def _as_text(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:

@@ -21,6 +21,7 @@ from jboost.files.columns import Column, Columns, DataError, PlaceOf, refuse_unk
 from jboost.files.delimited import Delimited
 from jboost.files.dialect import TextFormat
 from jboost.files.encoding import BadRows, Encoded, Encoder, Labels
+from jboost.files.folder import ParquetFolder
 from jboost.files.json_lines import JsonLines
 from jboost.files.lines import Text
 from jboost.files.predictions import JSON_ENDINGS
@@ -63,9 +64,9 @@ def read(
 
     Args:
       data: the path of a file of CSV, JSON lines or Parquet, the first two also compressed by gzip
-        or zstd; ``"-"`` for CSV or JSON lines from standard input; a pandas, polars or pyarrow
-        table; an array or memory map (T, r); or an iterable of rows (dicts or sequences) or of
-        tables.
+        or zstd; a folder of Parquet files; ``"-"`` for CSV or JSON lines from standard input; a
+        pandas, polars or pyarrow table; an array or memory map (T, r); or an iterable of rows
+        (dicts or sequences) or of tables.
       target: the name of the column to predict; for an array also the targets themselves, (T,).
       columns: the columns of an earlier source, to read the same columns by name.
       drop: columns that are no inputs.
@@ -218,7 +219,8 @@ def _reader(
 ) -> Reader | None:
     """Return the reader of the data; None for an array, which needs none."""
     path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
-    if path is not None and not _is_parquet(path):
+    is_folder = path is not None and path != "-" and os.path.isdir(path)
+    if path is not None and not is_folder and not _is_parquet(path):
         text = Text(path, text_format.encoding, tolerant=bad_rows.allowed)
         if not (text.start.lstrip().startswith(b"{") or text.name.endswith(JSON_ENDINGS)):
             return Delimited(text, text_format, bad_rows)
@@ -228,11 +230,12 @@ def _reader(
         return JsonLines(text, bad_rows)
     for option, value in text_format._asdict().items():
         if value is not None and path is not None:
-            raise ValueError(f"{option} is for text, and {path} is a Parquet file")
+            holds = "a folder of Parquet files" if is_folder else "a Parquet file"
+            raise ValueError(f"{option} is for text, and {path} is {holds}")
         if value is not None:
             raise TypeError(f"{option} is for text files; got {type(data).__name__}")
     if path is not None:
-        return Parquet(path)
+        return ParquetFolder(path) if is_folder else Parquet(path)
     if is_table(data):
         return Tables(Peeked([data]), block)
     if hasattr(data, "dtype") and hasattr(data, "shape"):
@@ -254,8 +257,6 @@ def _reader(
 def _is_parquet(path: str) -> bool:
     if path == "-":  # standard input, which is text
         return False
-    if os.path.isdir(path):
-        raise DataError(f"{path} is a folder; name a file in it")
     with open(path, "rb") as file:
         return file.read(4) == b"PAR1"
 

@@ -1,214 +1,347 @@
-"""Fleets: one model for each of very many streams, whose samples arrive in any order.
+"""Fleets: one model for each of very many named streams, whose samples arrive in any order.
 
-A block is rows (stream, x, d) in the order of their arrival: a stream may have no row in it, or
-several. Every stream's run is the same as if the stream were alone. The states of all streams are
-one array, a row of words for each (:mod:`jboost.engine.packing`). Several devices share the
-streams: ``jax.config.update("jax_num_cpu_devices", 2)`` makes two devices of two cores.
+A block is rows (name, x, d) in the order of their arrival: a stream may have no row in it, or
+several. Every stream's run is the same as if the stream were alone. A stream is made when its name
+first appears. Several devices share the work of a block: ``jax.config.update("jax_num_cpu_devices",
+2)`` makes two devices of two cores.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
+from numpy.typing import ArrayLike
 
+from jboost.checkpoints.atomic import PathLike
 from jboost.core import DType, Key, Learner, State, checks
 from jboost.core.learner import instance
-from jboost.core.numerics import as_array, dtype_of
-from jboost.core.step import Trace
-from jboost.engine.kernel import key_words
-from jboost.engine.loop import plan_for
-from jboost.engine.packing import Packing
-from jboost.engine.pieces import samples_per_call
-from jboost.fleets import loops
-from jboost.running.run import checked_key, checked_stream
+from jboost.core.numerics import dtype_of
+from jboost.core.step import Observe, Trace
+from jboost.fleets import blocks, loops, tables
+from jboost.fleets.columns import Keys, names_of
+from jboost.fleets.directory import Directory
+from jboost.fleets.names import Name, Names, hashes
+from jboost.fleets.program import Program
+from jboost.fleets.shards import Columns, Saved, Settings, contents, read_shards, write_shards
+from jboost.fleets.state import FleetState, rows_per_shard
+from jboost.fleets.streams import Streams
+from jboost.running.run import checked_key, checked_stream, targets_of
 from jboost.sweeps import devices as hardware
-from jboost.sweeps.devices import SPLIT, Device, sharding_of
-from jboost.sweeps.jobs import example_state
+from jboost.sweeps.devices import Device
 
-
-class FleetState(NamedTuple):
-    """The states of all N streams, on D devices."""
-
-    words: Array  # (D, ceil(N / D), width), packed states; stream i is row i // D on device i % D
+_mark = itertools.count(1)  # a new number for every change of a shard
 
 
 class Fleet:
-    """One model for each of many streams.
+    """One model for each of many streams, which have names.
+
+    A name is a text, bytes, a whole number, a date, a UUID, or a tuple of these. Names come as a
+    list, an array of NumPy, or a column of an Arrow, pandas or polars table.
 
     Args:
       model: any learner; all streams share its settings, and each has its own state.
-      num_streams: how many streams there are, numbered 0 … num_streams − 1.
       num_features: r, the same for all streams.
-      key: a ``jax.random.key``, for models that draw; stream i has ``fold_in(key, i)``.
+      key: a ``jax.random.key``, for models that draw; a stream has :meth:`key_of` its name.
+      start: the state that a new stream starts from, by default ``model.init``.
+      bound: how many streams have their states in memory, by default all. The states of streams
+        that were silent the longest move to a file, and return when their names do.
+      spill: the folder for that file, by default the system's folder for temporary files.
       dtype: the dtype of the states, by default JAX's default float.
       devices: the devices to use, by default all of this process.
       schedule: "rows" takes a block row by row; "rounds" takes the first row of every stream at
         once, then all second rows, and so on. By default "rows" on a CPU, "rounds" elsewhere.
 
     >>> import jboost as jb
-    >>> fleet = Fleet(jb.SGD(0.5), num_streams=1000, num_features=1)
+    >>> fleet = jb.Fleet(jb.SGD(0.5), num_features=1)
     >>> state = fleet.init()
-    >>> state, trace = fleet.run(state, ids=[7, 3, 7], xs=[[1.0], [1.0], [1.0]], ds=[1.0, 2.0, 1.0])
+    >>> names = ["kitchen", "cellar", "kitchen"]
+    >>> state, trace = fleet.run(state, names, [[1.0], [1.0], [1.0]], [1.0, 2.0, 1.0])
     >>> trace.prediction.tolist()
     [0.0, 0.0, 0.5]
-    >>> fleet.states(state, [7, 3, 0]).w.ravel().tolist()
+    >>> fleet.states(state, ["kitchen", "cellar", "attic"]).w.ravel().tolist()
     [0.75, 1.0, 0.0]
+    >>> fleet.names(state)
+    ['kitchen', 'cellar']
     """
 
     def __init__(
         self,
         model: Learner,
-        num_streams: int,
         num_features: int,
         *,
         key: Key = None,
+        start: State = None,
+        bound: int | None = None,
+        spill: PathLike | None = None,
         dtype: DType = None,
         devices: Iterable[Device] | None = None,
         schedule: str | None = None,
     ):
         self.model = instance("model", model)
-        self.num_streams = checks.whole("num_streams", num_streams, at_least=1)
         self.num_features = checks.whole("num_features", num_features, at_least=1)
         key = checked_key(model, key)
         self.key = key if model.needs_key else None
         self.dtype = dtype_of(dtype)
+        self.bound = None if bound is None else checks.whole("bound", bound, at_least=1)
+        self._spill = None if spill is None else checks.path("spill", spill)
         self._devices = hardware.checked(jax.local_devices() if devices is None else devices)
-        self._rows_per_device = -(-self.num_streams // len(self._devices))
         if schedule is None:
             schedule = "rows" if self._devices[0].platform == "cpu" else "rounds"
         checks.choice("schedule", schedule, ("rows", "rounds"))
-        self._key_words, generator = key_words(self.key)
-        state = example_state(model, self.num_features, self.dtype.name, self.key)
-        samples = jnp.zeros((2, self.num_features), self.dtype), jnp.zeros(2, self.dtype)
-        xs, ds = jax.device_put(samples, self._devices[0])
-        plan = plan_for(model, state, xs, ds, self.key, None)
-        loop = "rounds" if schedule == "rounds" else "kernel" if plan.form == "kernel" else "plain"
-        self._call_cost = samples_per_call(state)  # in samples
-        self._spec = loops.FleetSpec(Packing.of(state), loop, self._devices, generator)
+        self._program = Program(
+            model, self.num_features, self.dtype, self.key, start, self._devices, schedule
+        )
+        self.width = self._program.width  # words of 32 bits that the state of a stream takes
+        self._most = min(loops.LENGTHS[-1], self.bound or loops.LENGTHS[-1])  # rows of a chunk
+        self._saved: dict[str, Saved] = {}  # what lies in the folders that this fleet wrote or read
 
     def init(self) -> FleetState:
-        """Return the states before any data."""
-        sharding, size = sharding_of(self._devices, SPLIT), (self.num_features, self.dtype)
-        streams = jax.device_put(self._streams_by_device(), sharding)
-        words = _init(self._spec.packing, size, self.model, self.key, streams)
-        return FleetState(jax.device_put(words, sharding))
+        """Return the state before any data, without a stream."""
+        streams = Streams(self.width, self.bound, self._spill)
+        return FleetState(
+            Directory(), 0, 0, None, streams, streams.arrays.current, np.zeros(0, int)
+        )
 
     def run(
         self,
         state: FleetState,
-        ids: ArrayLike | Sequence[int],
+        names: Keys,
         xs: ArrayLike,
         ds: ArrayLike,
         *,
-        donate: bool = False,
+        observe: Observe | None = None,
     ) -> tuple[FleetState, Trace]:
         """Run a block: at each row, the row's stream predicts, then learns.
 
-        Returns the new state, and the trace of the rows, in their order.
+        Returns the new state, and the trace of the rows, in their order. The old state stays as it
+        was: to use it again takes as long as the rows that were changed since are many.
 
         Args:
-          state: the state that :meth:`init` or the block before returned.
-          ids: (n,) numbers of streams, in the order of arrival; a stream may come several times.
+          state: the state that :meth:`init`, :meth:`load` or the block before returned.
+          names: (n,) names of streams, in the order of arrival; a name may come several times.
           xs: (n, r) inputs.
-          ds: (n,) targets; NaN asks for a prediction and teaches nothing.
-          donate: let the new state take the memory of the old one, which cannot be used again.
+          ds: (n,) targets; NaN asks for a prediction and teaches nothing. Or (n, q) for a model of
+            several targets.
+          observe: ``observe(state, info)``, as for ``jb.run``; stacked as ``trace.observed``.
         """
-        inputs, targets, _ = checked_stream(xs, ds, jnp.result_type(float))
-        streams = self._checked_ids(ids, len(inputs))
-        if inputs.shape[1] != self.num_features:
-            raise ValueError(f"xs must have {self.num_features} columns; got shape {inputs.shape}")
-        state, donate = self._checked_state(state), checks.flag("donate", donate)
-        devices, most = len(self._devices), self._rows_per_device
-        inputs, targets = np.asarray(inputs, self.dtype), np.asarray(targets, self.dtype)
-        words = state.words if donate else state.words.copy()
-        run, calls = loops.RUN[self._spec.loop], []
-        for rows in self._calls(streams):
-            is_row = rows >= 0
-            beyond = devices * (most + np.arange(rows.shape[1]))  # no streams: they fill up a call
-            block = (
-                np.where(is_row, streams[rows], beyond).astype(np.int32),
-                np.where(is_row[..., None], inputs[rows], 0),
-                np.where(is_row, targets[rows], np.nan).astype(self.dtype),
-            )
-            words, trace = run(self._spec, self.model, self._key_words, words, block)[0]
-            calls.append((rows, is_row, trace))
-        prediction, skipped = np.empty(len(streams), self.dtype), np.empty(len(streams), bool)
-        for rows, is_row, trace in calls:  # only now: to read a trace is to wait for its call
-            prediction[rows[is_row]] = np.asarray(trace.prediction)[is_row]
-            skipped[rows[is_row]] = np.asarray(trace.skipped)[is_row]
-        return FleetState(words), Trace(jnp.asarray(prediction), jnp.asarray(skipped), None)
+        state = self._checked_state(state)
+        if observe is not None:
+            checks.function("observe", observe, "(state, info), or None")
+        inputs, targets, _ = checked_stream(xs, ds, jnp.result_type(float), targets_of(self.model))
+        inputs = self._checked_inputs(inputs)
+        with np.errstate(all="ignore"):  # beyond float32 is infinite, and so a sample to skip
+            targets = np.asarray(targets, self.dtype)
+        column = names_of("names", names, len(inputs))
+        hashed = hashes(column)
+        directory, count, marks = state.directory, state.count, state.marks
+        arrays, rows, traces = state.streams.arrays, state.rows + len(inputs), []
+        with arrays.changing(state.version) as change:
+            for first in range(0, len(inputs), self._most):
+                chunk = slice(first, first + self._most)
+                of_chunk = column.take(chunk), hashed[chunk]
+                directory, numbers, before = self._numbers(directory, count, *of_chunk)
+                count = max(count, int(numbers.max()) + 1)
+                for piece in blocks.pieces(numbers, 4 * self.width):
+                    at = slice(first + piece.start, first + piece.stop)
+                    block = (inputs[at], targets[at], hashed[at])
+                    begin = (at.start, state.rows + at.start)
+                    streams = numbers[piece]
+                    traces += self._program.run(
+                        state.streams, change, streams, before, block, begin, observe
+                    )
+                    before = max(before, int(streams.max()) + 1)
+                marks = self._marked(marks, numbers, count)
+            trace = blocks.joined(traces, len(inputs))
+        new = FleetState(directory, count, rows, None, state.streams, change.version, marks)
+        return new, trace
 
-    def states(self, state: FleetState, ids: ArrayLike | Sequence[int] | None = None) -> State:
-        """Return the model's states of the named streams, or of all, stacked for ``save``."""
-        streams = np.arange(self.num_streams) if ids is None else self._checked_ids(ids)
-        device, row = streams % len(self._devices), streams // len(self._devices)
-        words = self._checked_state(state).words[device, row]
-        return jax.vmap(self._spec.packing.unpack)(words)
+    def learn(self, state: FleetState, names: Keys, xs: ArrayLike, ds: ArrayLike) -> FleetState:
+        """Return the state after learning a block, where the predictions are not asked for."""
+        return self.run(state, names, xs, ds)[0]
 
-    def from_states(self, states: State) -> FleetState:
-        """Return the fleet's state from the stacked states of all streams."""
+    def predict(self, state: FleetState, names: Keys, xs: ArrayLike) -> Array:
+        """Return the predictions for rows, (n,); a new name predicts as it would at its start.
+
+        Nothing is learned, and no stream is made.
+        """
+        state = self._checked_state(state)
+        inputs, _, _ = checked_stream(xs, blocks.no_targets(xs), jnp.result_type(float))
+        inputs = self._checked_inputs(inputs)
+        column = names_of("names", names, len(inputs))
+        results = []
+        for first in range(0, len(inputs), self._most):
+            chunk = slice(first, first + self._most)
+            words, positions = self._words(state, column.take(chunk))
+            results.append(self._program.predict(words, positions, inputs[chunk]))
+        return jax.device_put(np.concatenate(results))
+
+    def run_table(
+        self, state: FleetState, table: object, *, names: str | Sequence[str], target: str,
+        inputs: Sequence[str] | None = None,
+    ) -> tuple[FleetState, Trace]:  # fmt: skip
+        """Run the rows of an Arrow, pandas or polars table.
+
+        Args:
+          state: as for :meth:`run`.
+          table: the table; a missing number is NaN.
+          names: the column of the names of the streams, or several, whose values make a tuple.
+          target: the column of the targets.
+          inputs: the columns of x, by default all others, which must hold numbers.
+        """
+        column, xs, ds = tables.split(table, names, target, inputs)
+        return self.run(state, column, xs, ds)
+
+    def states(self, state: FleetState, names: Keys | None = None) -> State:
+        """Return the model's states of the named streams, or of all, stacked for ``jb.save``.
+
+        A name that has no stream yet has the state that it would start from.
+        """
+        state = self._checked_state(state)
+        column = self._all(state) if names is None else names_of("names", names)
+        words, positions = self._words(state, column)
+        return self._program.spec.unpacked(words[positions])
+
+    def names(self, state: FleetState) -> list[Name]:
+        """Return the names of all streams, in the order in which they first appeared."""
+        return self._all(self._checked_state(state)).tolist()
+
+    def key_of(self, name: Name) -> Key:
+        """Return the key of the stream with this name; None for a model that does not draw."""
+        words = blocks.halves(hashes(names_of("name", [name])))[0]
+        return None if self.key is None else loops.folded(self.key, jnp.asarray(words))
+
+    def from_states(self, names: Keys, states: State) -> FleetState:
+        """Return the fleet's state in which the named streams have these states, stacked."""
+        column = names_of("names", names)
         lengths = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(states)}
-        if lengths != {(self.num_streams,)}:
+        if lengths != {(len(column),)}:
             got = sorted(lengths)
-            raise ValueError(f"states must be of {self.num_streams} streams, stacked; got {got}")
-        words = jax.vmap(self._spec.packing.pack)(states)[self._streams_by_device()]
-        return FleetState(jax.device_put(words, sharding_of(self._devices, SPLIT)))
+            raise ValueError(f"states must be of {len(column)} streams, stacked; got {got}")
+        words = np.asarray(self._program.spec.packed(states))
+        return self._with_words(self.init(), column, words)
 
-    def _streams_by_device(self) -> np.ndarray:
-        """Return the stream of each row of each device, (D, ceil(N / D)); the last fills up."""
-        padded = np.arange(self._rows_per_device * len(self._devices), dtype=np.int32)
-        return np.minimum(padded, self.num_streams - 1).reshape(-1, len(self._devices)).T
+    def save(
+        self, folder: PathLike, state: FleetState, *, position: Any = None,
+        columns: Columns | None = None,
+    ) -> None:  # fmt: skip
+        """Keep a state in a folder, all or nothing; shards without changes are not written again.
+
+        Args:
+          folder: the folder, which is made where there is none.
+          state: the state to keep.
+          position: where the input stands, as anything that JSON can hold: it is kept with the
+            state, and ``load(folder).position`` has it.
+          columns: arrays by name with a number for each stream, in the order of :meth:`names`, such
+            as sums of errors; ``load(folder).columns`` has them. A number may change only when its
+            stream has rows.
+        """
+        state = self._checked_state(state)
+        path = checks.path("folder", folder)
+        with state.streams.arrays.reading(state.version):
+            self._saved[path] = write_shards(
+                path, self._settings(), state, position, columns or {}, self._saved.get(path)
+            )
+
+    def load(self, folder: PathLike) -> FleetState:
+        """Return the state that :meth:`save` kept in a folder."""
+        path, state = checks.path("folder", folder), self.init()
+        saved, header = read_shards(path, self._settings())
+        shards: list[Columns] = []
+        for names, words, columns in contents(path, saved, self.width):
+            state = self._with_words(state, names, words)
+            shards.append(columns)
+        joined = {
+            name: np.concatenate([columns[name] for columns in shards])
+            for name in (shards[0] if shards else ())
+        }
+        fields = {"rows": header["rows"], "position": header["position"], "columns": joined}
+        state = state.replace(**fields)
+        if header["each"] == rows_per_shard(self.width):
+            self._saved[path] = saved._replace(marks=state.marks)
+        return state
+
+    def _settings(self) -> Settings:
+        names = self.num_features, self.dtype.name, self.width
+        return Settings(self.model, self.key, *names)
+
+    def _with_words(self, state: FleetState, column: Names, words: np.ndarray) -> FleetState:
+        """Return a state with more streams, all different, whose packed states are known."""
+        directory, count, marks = state.directory, state.count, state.marks
+        hashed = hashes(column)
+        with state.streams.arrays.changing(state.version) as change:
+            for first in range(0, len(column), self._most):
+                chunk = slice(first, first + self._most)
+                directory, numbers, before = self._numbers(
+                    directory, count, column.take(chunk), hashed[chunk]
+                )
+                if len(np.unique(numbers)) < len(numbers) or (numbers < before).any():
+                    raise ValueError("names must all be different")
+                count += len(numbers)
+                state.streams.write(change, numbers, words[chunk], count)
+                marks = self._marked(marks, numbers, count)
+        version = change.version
+        return FleetState(directory, count, state.rows, None, state.streams, version, marks)
+
+    def _numbers(
+        self, directory: Directory, count: int, column: Names, hashed: np.ndarray
+    ) -> tuple[Directory, np.ndarray, int]:
+        """Return the directory with all names of a column, their numbers, and ``count``.
+
+        Another state may have added names beyond the count: then the directory is copied.
+        """
+        if directory.count > count:
+            numbers = directory.find(column, hashed)
+            if ((numbers >= 0) & (numbers < count)).all():
+                return directory, numbers, count
+            directory = directory.fork(count)
+        return directory, directory.add(column, hashed), count
+
+    def _words(self, state: FleetState, column: Names) -> tuple[np.ndarray, np.ndarray]:
+        """Return the packed states of the streams in a column, and of each row which it is.
+
+        There may be more states than streams, so that programs fit.
+        """
+        hashed = hashes(column)
+        numbers = state.directory.find(column, hashed)
+        numbers[numbers >= state.count] = -1
+        if (numbers < 0).any():  # each new name by itself: it may have draws of its own
+            numbers = np.where(numbers < 0, -1 - np.arange(len(numbers)), numbers)
+        unique, positions, firsts = blocks.compact(numbers)
+        room = next((length for length in loops.LENGTHS if length >= len(unique)), len(unique))
+        words = np.zeros((room, self.width), np.uint32)
+        old, new = np.flatnonzero(unique >= 0), np.flatnonzero(unique < 0)
+        with state.streams.arrays.reading(state.version):
+            words[old] = state.streams.read(unique[old])
+        if len(new):
+            words[new] = self._program.first_words(hashed[firsts[new]])
+        return words, positions
+
+    def _marked(self, marks: np.ndarray, numbers: np.ndarray, count: int) -> np.ndarray:
+        """Return the marks of the shards, with a new mark for those of the streams ``numbers``."""
+        each = rows_per_shard(self.width)
+        longer = np.zeros(-(-count // each), np.int64)
+        longer[: len(marks)] = marks
+        longer[numbers // each] = next(_mark)
+        return longer
+
+    def _all(self, state: FleetState) -> Names:
+        return state.directory.names(np.arange(state.count))
 
     def _checked_state(self, state: FleetState) -> FleetState:
-        advice = "the state that init or run of this fleet returned"
+        advice = "the state that init, load or run of this fleet returned"
         checks.instance("state", state, FleetState, advice)
-        shape = (len(self._devices), self._rows_per_device, self._spec.packing.width)
-        if jnp.shape(state.words) != shape:
+        if state.streams.width != self.width or state.streams.bound != self.bound:
             raise ValueError(f"state must be {advice}; got one of another fleet")
         return state
 
-    def _checked_ids(self, ids: ArrayLike | Sequence[int], rows: int | None = None) -> np.ndarray:
-        array = np.asarray(as_array("ids", ids, "(n,)"))
-        if array.ndim != 1 or rows not in (None, len(array)):
-            shape = "(n,)" if rows is None else f"({rows},), one for each row of xs"
-            raise ValueError(f"ids must have shape {shape}; got {array.shape}")
-        if array.dtype.kind not in "iu":
-            raise TypeError(f"ids must be whole numbers; got dtype {array.dtype}")
-        bad = (array < 0) | (array >= self.num_streams)
-        if bad.any():
-            row, last = int(np.argmax(bad)), self.num_streams - 1
-            raise ValueError(f"ids must be streams from 0 to {last}; row {row} has {array[row]}")
-        return array.astype(np.int64)
-
-    def _calls(self, streams: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the rows (D, L) for each call of the loop; −1 where a device has fewer rows."""
-        turn = np.zeros(len(streams), np.int64)  # the round in which a row is taken
-        if self._spec.loop == "rounds":
-            order = np.argsort(streams, kind="stable")
-            first = np.r_[True, np.diff(streams[order]) > 0]
-            turn[order] = np.arange(len(streams)) - np.flatnonzero(first)[np.cumsum(first) - 1]
-        devices = len(self._devices)
-        for now in range(int(turn.max()) + 1):
-            device_of = np.where(turn == now, streams % devices, -1)
-            taken = [np.flatnonzero(device_of == device) for device in range(devices)]
-            lengths = loops.compiled_lengths(max(map(len, taken)), self._call_cost)
-            rows = np.full((devices, sum(lengths)), -1)
-            for of_device, numbers in zip(rows, taken, strict=True):
-                of_device[: len(numbers)] = numbers
-            yield from np.split(rows, np.cumsum(lengths)[:-1], axis=1)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _init(packing: Packing, size: Any, model: Learner, key: Key, streams: Array) -> Array:
-    """Return the packed states of the streams before any data."""
-
-    def pack(stream: Array) -> Array:
-        stream_key = None if key is None else jax.random.fold_in(key, stream)
-        return packing.pack(model.init(*size, key=stream_key))
-
-    return jax.vmap(jax.vmap(pack))(streams)
+    def _checked_inputs(self, inputs: Array | np.ndarray) -> np.ndarray:
+        if inputs.shape[1] != self.num_features:
+            raise ValueError(f"xs must have {self.num_features} columns; got shape {inputs.shape}")
+        with np.errstate(all="ignore"):  # beyond float32 is infinite, and so a sample to skip
+            return np.asarray(inputs, self.dtype)

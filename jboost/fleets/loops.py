@@ -8,17 +8,18 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jboost.core import Learner
+from jboost.core import Learner, State
 from jboost.core.rows import row_of, with_row
-from jboost.core.step import Trace
+from jboost.core.step import Observe, Trace
 from jboost.core.step import step as one_step
 from jboost.engine.kernel import key_of, one_kernel, outermost
 from jboost.engine.packing import Packing
 from jboost.sweeps.devices import COPIED, SPLIT, Device, on_each
 
 LENGTHS = (16, 256, 4096, 65536)  # the loop is compiled for those that are met, and for no other
-Block = tuple[ArrayLike, ArrayLike, ArrayLike]  # streams, xs and ds, by device and row
-Rows = tuple[Array, Array, Array, Array | None]  # positions of states, xs, ds and the keys' data
+# Of each row of each device: the position of its state, x, d, and the words of its key or None.
+Block = tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike | None]
+Rows = tuple[Array, Array, Array, Array | None]  # the same on one device
 Results = tuple[Array, Trace]  # the packed states after the rows, and the trace of the rows
 
 
@@ -29,6 +30,15 @@ class FleetSpec(NamedTuple):
     loop: str  # "kernel" or "plain": row after row; "rounds": all rows of a call at once
     devices: tuple[Device, ...]  # the devices that share the streams
     generator: str | None  # the name of the key's generator; None for models that do not draw
+    observe: Observe | None = None  # what is to be reported of each row
+
+    def packed(self, states: State) -> Array:
+        """Return stacked states as rows of words."""
+        return jax.vmap(self.packing.pack)(states)
+
+    def unpacked(self, words: ArrayLike) -> State:
+        """Return rows of words as stacked states."""
+        return jax.vmap(self.packing.unpack)(jnp.asarray(words))
 
 
 def compiled_lengths(n: int, call_cost: int) -> list[int]:
@@ -59,11 +69,8 @@ def _run(
     """
 
     def on_device(model: Learner, words: Array | None, states: Array, block: Any) -> Any:
-        states, (streams, xs, ds) = jax.tree.map(lambda array: array[0], (states, block))
-        key, keys = key_of(words, spec.generator), None
-        if key is not None:
-            keys = jax.random.key_data(jax.vmap(partial(jax.random.fold_in, key))(streams))
-        rows = (streams // len(spec.devices), xs, ds, keys)
+        states, (positions, xs, ds, hashes) = jax.tree.map(lambda array: array[0], (states, block))
+        rows = (positions, xs, ds, _keys(spec, words, hashes))
         if spec.loop == "kernel":
             results = one_kernel(partial(_by_rows, spec), model, rows, changed=(states,))
         else:
@@ -75,9 +82,53 @@ def _run(
     return run(model, words, states, block)
 
 
+def _keys(spec: FleetSpec, words: Array | None, hashes: Array | None) -> Array | None:
+    """Return the words of the keys of rows; ``hashes`` (n, 2) are the hashes of their names."""
+    key = key_of(words, spec.generator)
+    if key is None or hashes is None:
+        return None
+    return jax.random.key_data(jax.vmap(partial(folded, key))(hashes))
+
+
+def folded(key: Array, words: Array) -> Array:
+    """Return the key of a name, whose hash is two words."""
+    return jax.random.fold_in(jax.random.fold_in(key, words[0]), words[1])
+
+
 _plain = outermost(_run, static_argnums=0, donate_argnums=3)
 _kernel = outermost(_run, kernel=True, static_argnums=0, donate_argnums=3)
 RUN = {"kernel": _kernel, "plain": _plain, "rounds": _plain}  # by the loop of a spec
+
+
+@partial(jax.jit, static_argnums=0)
+def predict(
+    spec: FleetSpec, model: Learner, states: Array, positions: ArrayLike, xs: ArrayLike
+) -> Array:
+    """Return the prediction for each row, whose packed state is at its position."""
+
+    def of_row(_: None, row: tuple[Array, Array]) -> tuple[None, Array]:
+        state = spec.packing.unpack(row_of(states, row[0]))
+        return None, model.predict(state, row[1])
+
+    rows = (jnp.asarray(positions), jnp.asarray(xs))
+    if spec.loop == "rounds":
+        return jax.vmap(lambda *row: of_row(None, row)[1])(*rows)
+    return jax.lax.scan(of_row, None, rows)[1]
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def init(
+    packing: Packing, num_features: int, generator: str | None, dtype: Any, model: Learner,
+    words: Array | None, hashes: Array,
+) -> Array:  # fmt: skip
+    """Return the packed states of names before any data; ``hashes`` (n, 2) are of the names."""
+
+    def pack(hashed: Array) -> Array:
+        key = key_of(words, generator)
+        key = None if key is None else folded(key, hashed)
+        return packing.pack(model.init(num_features, dtype, key=key))
+
+    return jax.vmap(pack)(hashes)
 
 
 def _by_rows(spec: FleetSpec, model: Learner, rows: Rows, states: Array) -> Results:
@@ -116,5 +167,5 @@ def _step(
 ) -> Results:
     """Predict, then learn: the packed state of one stream after a sample, and its trace."""
     state, key = spec.packing.unpack(packed), key_of(words, spec.generator)
-    after, trace = one_step(model, state, x, d, key)
+    after, trace = one_step(model, state, x, d, key, spec.observe)
     return spec.packing.pack(after), trace

@@ -35,6 +35,7 @@ class Block:
     prediction: np.ndarray  # like the targets; each was made before its target was seen
     skipped: np.ndarray  # like the targets; True where x or d was unusable and nothing was learned
     observed: Any = None  # what ``observe`` returned, stacked over the rows
+    due: np.ndarray | None = None  # of a forecaster: what was forecast of each row, (n, H), or NaN
 
     @cached_property
     def scored(self) -> np.ndarray:
@@ -44,6 +45,9 @@ class Block:
     @cached_property
     def squared_errors(self) -> np.ndarray:
         """The squared errors of the predictions that count, one after the other, in float64."""
+        if self.due is not None:
+            errors = self.due.astype(np.float64) - self.targets.astype(np.float64)[:, None]
+            return np.square(errors[self.scored][~np.isnan(self.due[self.scored])])
         prediction = self.prediction[self.scored].astype(np.float64)
         return np.square(prediction - self.targets[self.scored].astype(np.float64))
 

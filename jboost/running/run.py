@@ -16,7 +16,7 @@ from jboost.core.guards import mismatch
 from jboost.core.learner import instance, required_key
 from jboost.core.numerics import LARGEST, as_array, cast
 from jboost.core.squared_errors import mean_squared_error
-from jboost.core.step import Observe, Trace
+from jboost.core.step import Observe, Trace, pairs
 from jboost.core.template import template
 from jboost.engine import fold
 from jboost.engine.kernel import quickly
@@ -71,6 +71,7 @@ def run(
     if observe is not None:
         checks.function("observe", observe, "(state, info), or None")
     answers = as_array("ds", ds, "(T,) or (T, q)")
+    refuse_several(model, answers)
     if answers.ndim == 2 and answers.shape[1] > 1 and not isinstance(model, Targets):
         model = targets(model, answers.shape[1])
     xs, ds, dtype = checked_stream(xs, ds, jnp.result_type(float), targets_of(model))
@@ -92,7 +93,8 @@ def mse(model: Learner, xs: ArrayLike, ds: ArrayLike, key: Key = None) -> Array:
     """Return the mean squared error of a run from the start, differentiable in the model's floats.
 
     Every prediction counts, the first ones too; samples whose target is not usable do not. Of
-    several targets, (T, q), it is the mean over all.
+    several targets, (T, q), it is the mean over all; of a forecaster, over all pairs of a forecast
+    and its answer.
 
     >>> import jax, jboost as jb
     >>> xs, ds = jb.streams.duffing(500)
@@ -101,7 +103,10 @@ def mse(model: Learner, xs: ArrayLike, ds: ArrayLike, key: Key = None) -> Array:
     True
     """
     _, trace = run(model, xs, ds, key)
-    return mean_squared_error(trace.prediction.ravel(), as_array("ds", ds, "(T,)").ravel())
+    answers = as_array("ds", ds, "(T,)")
+    if trace.due is not None:
+        return mean_squared_error(*pairs(trace, cast(answers, trace.due.dtype)))
+    return mean_squared_error(trace.prediction.ravel(), answers.ravel())
 
 
 def initial(
@@ -119,6 +124,13 @@ def _init(model: Learner, num_features: int, dtype: DTypeLike, key: Key) -> Stat
 
 
 _compiled_init = quickly(_init, static_argnames=("num_features", "dtype"))
+
+
+def refuse_several(model: Learner, answers: Array | np.ndarray) -> None:
+    """Refuse several targets of a forecaster."""
+    if model.ahead and answers.ndim == 2 and answers.shape[1] > 1:
+        advice = "make a forecaster of each column"
+        raise ValueError(f"a forecaster has one target; got ds of {answers.shape}: {advice}")
 
 
 def targets_of(model: Learner) -> int | None:

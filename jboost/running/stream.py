@@ -266,7 +266,7 @@ class StreamRun(Iterator[Block], contextlib.AbstractContextManager["StreamRun"])
         skipped = trace.skipped.reshape(n, -1)  # a row may lack some of several targets
         if self._strict and skipped.any():
             raise bad_rows(xs, ds, skipped.any(axis=1), start)
-        block = Block(start, ds, trace.prediction, trace.skipped, trace.observed)
+        block = Block(start, ds, trace.prediction, trace.skipped, trace.observed, trace.due)
         before, errors = self._reached, block.squared_errors
         counts = before.skipped + int(skipped.all(axis=1).sum()), before.scored + len(errors)
         error = before.squared_error + float(errors.sum())

@@ -19,6 +19,7 @@ from jboost.serving.streams import Stream
 from jboost.serving.writer import Job
 
 SLOWEST_BODY = 30.0  # seconds in which a body must have come
+MOST_BYTES = 2**27  # of the bodies of all requests at once
 LARGE = 2**17  # bytes; a larger body is read beside the event loop
 MOST_WAITING = 2000  # requests that may wait for the writer
 SYNONYMS = {"application/jsonl": rows.LINES, "application/json-lines": rows.LINES}
@@ -31,7 +32,7 @@ class Rows:
     """An ASGI application that answers requests with rows, and leaves others to ``inner``."""
 
     def __init__(self, service: Service, inner: Application, largest_body: int):
-        self._service, self._inner, self._largest = service, inner, largest_body
+        self._service, self._inner, self._budget = service, inner, Budget(largest_body)
         # By the path: the stream, None where it is not told, and whether rows are answers.
         self._paths: dict[str, tuple[Stream | None, bool]] = {}
 
@@ -56,9 +57,8 @@ class Rows:
             if stream is None:
                 raise Refusal(404, SEVERAL)
             kind = _kind(scope)
-            content = await body_of(scope, receive, self._largest)
-            body = await _read(content, kind, stream, learn=learn)
-            kind, reply = _written(body, await self._do(stream, body, learn=learn), learn=learn)
+            content = await body_of(scope, receive, self._budget)
+            kind, reply = await self._answer(content, kind, stream, learn=learn)
         except Refusal as refusal:
             await refuse(refusal, send)
         except Exception:
@@ -68,6 +68,17 @@ class Rows:
             headers = [(b"content-type", kind), (b"content-length", b"%d" % len(reply))]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             await send({"type": "http.response.body", "body": reply})
+
+    async def _answer(
+        self, content: bytes, kind: str, stream: Stream, *, learn: bool
+    ) -> tuple[bytes, bytes]:
+        """Return the media type and the bytes of the reply to a body."""
+        self._budget.take(len(content))
+        try:
+            body = await _read(content, kind, stream, learn=learn)
+            return _written(body, await self._do(stream, body, learn=learn), learn=learn)
+        finally:
+            self._budget.give_back(len(content))
 
     async def _do(self, stream: Stream, body: Body, *, learn: bool) -> list[dict[str, Any]]:
         """Let the writer handle a request; return a reply for each row."""
@@ -93,41 +104,51 @@ def _kind(scope: Message) -> str:
     return kind
 
 
-async def body_of(scope: Message, receive: Receive, largest: int) -> bytes:
+class Budget:
+    """How many bytes of bodies may be held at once, by all requests together."""
+
+    def __init__(self, largest_body: int):
+        self.largest_body, self._left = largest_body, max(MOST_BYTES, largest_body)
+
+    def take(self, size: int) -> None:
+        """Refuse a body for which there is no room; otherwise its room must be given back."""
+        if size > self._left:
+            raise Refusal(429, "too much is being sent at once; try again")
+        self._left -= size
+
+    def give_back(self, size: int) -> None:
+        """End the use of room that was taken."""
+        self._left += size
+
+
+async def body_of(scope: Message, receive: Receive, budget: Budget) -> bytes:
     """Return the body of a request, unless it is too long or too slow."""
-    too_long = f"a body may have {largest:,} bytes; send smaller batches"
-    message = await receive() if _is_announced(scope, largest) else None
-    if message is None:
+    too_long = f"a body may have {budget.largest_body:,} bytes; send smaller batches"
+    announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    if announced.isdigit() and int(announced[:20]) > budget.largest_body:
         raise Refusal(413, too_long)
-    if message["type"] == "http.request" and not message.get("more_body"):  # most are so short
-        return message.get("body", b"")
-    parts, size = [], 0
+    body, taken = bytearray(), 0
     try:
         async with asyncio.timeout(SLOWEST_BODY):
             while True:
+                message = await receive()
                 if message["type"] == "http.disconnect":
                     raise Refusal(400, "the client left")
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                if size > largest:
+                body += message.get("body", b"")
+                if len(body) > budget.largest_body:
                     raise Refusal(413, too_long)
+                budget.take(len(body) - taken)
+                taken = len(body)
                 if not message.get("more_body"):
-                    return b"".join(parts)
-                message = await receive()
+                    return bytes(body)
     except TimeoutError:
         raise Refusal(408, f"the body did not come within {SLOWEST_BODY:g} seconds") from None
-
-
-def _is_announced(scope: Message, largest: int) -> bool:
-    """Return whether the body is as short as it must be, as far as the request says."""
-    for name, value in scope["headers"]:
-        if name == b"content-length":
-            return not value.isdigit() or int(value[:20]) <= largest
-    return True
+    finally:
+        budget.give_back(taken)
 
 
 async def _read(content: bytes, kind: str, stream: Stream, *, learn: bool) -> Body:
-    names = {"time": stream.time, "target": stream.target}
+    names = {"time": stream.time, "target": stream.target, "key": stream.key}
     if len(content) > LARGE:
         return await asyncio.to_thread(rows.read, content, kind, learn=learn, **names)
     return rows.read(content, kind, learn=learn, **names)

@@ -18,7 +18,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
-OPEN = ("/", "/page.js", "/page.css", "/healthz", "/readyz")  # hold nothing that a token guards
+# What holds nothing that a token guards.
+OPEN = ("/", "/page.js", "/page.css", "/docs", "/openapi.json", "/healthz", "/readyz")
 MOST_CLIENTS = 10_000  # addresses whose rate is remembered
 HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 OF_PAGES = (  # whatever a browser shows

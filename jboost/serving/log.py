@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +28,10 @@ CREATE TABLE IF NOT EXISTS answered (
 CREATE TABLE IF NOT EXISTS log (
   number INTEGER PRIMARY KEY, stream TEXT NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL,
   rows TEXT NOT NULL);
+"""
+ASK = """
+INSERT OR REPLACE INTO questions (stream, id, features, prediction, asked)
+SELECT ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM answered WHERE stream = ? AND id = ?)
 """
 COUNTS = "SELECT stream, count(*) FROM questions GROUP BY stream"
 BUSY = 5.0  # seconds that a reader from outside, such as the sqlite3 shell, may hold the file
@@ -85,7 +89,8 @@ class Log:
         newest = "SELECT (SELECT max(asked) FROM questions), (SELECT max(answered) FROM answered)"
         before = (self.get("clock"), *self._db.execute(newest).fetchone())
         self._began = max(float(seconds or 0) for seconds in before) - time.monotonic()
-        self.open: dict[str, int] = dict(self._db.execute(COUNTS))  # questions, by stream
+        # By stream, a number that its open questions do not exceed.
+        self._at_most: dict[str, int] = dict(self._db.execute(COUNTS))
         self.dropped = 0  # questions that gave way or expired
 
     def close(self) -> None:
@@ -103,14 +108,12 @@ class Log:
     def transaction(self) -> Iterator[None]:
         """Commit what the ``with`` block does, or nothing of it if anything is raised."""
         self._db.execute("BEGIN IMMEDIATE")
-        counts = dict(getattr(self, "open", {}))
         try:
             yield
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-            self.open = counts
             raise
 
     def get(self, name: str) -> str | int | float | None:
@@ -122,13 +125,19 @@ class Log:
         """Keep a setting."""
         self._db.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
 
+    def remove(self, name: str) -> None:
+        """Forget a setting."""
+        self._db.execute("DELETE FROM settings WHERE name = ?", (name,))
+
     def is_answered(self, stream: str, name: str) -> bool:
         """Return whether the question of that id was answered."""
-        return self._has("answered", stream, name)
-
-    def _has(self, table: str, stream: str, name: str) -> bool:
-        query = f"SELECT 1 FROM {table} WHERE stream = ? AND id = ?"
+        query = "SELECT 1 FROM answered WHERE stream = ? AND id = ?"
         return self._db.execute(query, (stream, name)).fetchone() is not None
+
+    def open(self, stream: str) -> int:
+        """Return how many questions of a stream are open."""
+        query = "SELECT count(*) FROM questions WHERE stream = ?"
+        return self._db.execute(query, (stream,)).fetchone()[0]
 
     def question(self, stream: str, name: str) -> Question | None:
         """Return the open question of that id."""
@@ -136,30 +145,26 @@ class Log:
         found = self._db.execute(query, (stream, name)).fetchone()
         return found and Question(*found)
 
-    def ask(self, stream: str, questions: Iterable[Question]) -> None:
+    def ask(self, stream: str, questions: Sequence[Question]) -> None:
         """Keep questions; one of the same id is replaced, one that was answered is not reopened."""
-        now, count = self.clock, self.open.get(stream, 0)
-        for name, features, prediction in questions:
-            if self._has("answered", stream, name):
-                continue
-            count += not self._has("questions", stream, name)
-            self._db.execute(
-                "INSERT OR REPLACE INTO questions (stream, id, features, prediction, asked) "
-                "VALUES (?, ?, ?, ?, ?)",
-                (stream, name, features, prediction, now),
-            )
-        excess = count - self._limits.questions
-        if excess > 0:
-            oldest = "SELECT number FROM questions WHERE stream = ? ORDER BY number LIMIT ?"
-            self._db.execute(f"DELETE FROM questions WHERE number IN ({oldest})", (stream, excess))
-            self.dropped += excess
-        self.open[stream] = min(count, self._limits.questions)
+        if not questions:
+            return
+        now = self.clock
+        self._db.executemany(ASK, [(stream, *q, now, stream, q.id) for q in questions])
+        # To count them takes long, so it is done only when there may be too many.
+        most = self._at_most.get(stream, 0) + len(questions)
+        if most > self._limits.questions:
+            most = self.open(stream)
+            if (excess := most - self._limits.questions) > 0:
+                oldest = "SELECT number FROM questions WHERE stream = ? ORDER BY number LIMIT ?"
+                remove = f"DELETE FROM questions WHERE number IN ({oldest})"
+                self._db.execute(remove, (stream, excess))
+                self.dropped, most = self.dropped + excess, self._limits.questions
+        self._at_most[stream] = most
 
     def close_question(self, stream: str, name: str) -> None:
         """Note that the question of an id was answered, whether it was open or not."""
-        where = "WHERE stream = ? AND id = ?"
-        removed = self._db.execute(f"DELETE FROM questions {where}", (stream, name)).rowcount
-        self.open[stream] = self.open.get(stream, 0) - removed
+        self._db.execute("DELETE FROM questions WHERE stream = ? AND id = ?", (stream, name))
         self._db.execute(
             "INSERT INTO answered (stream, id, answered) VALUES (?, ?, ?)",
             (stream, name, self.clock),
@@ -182,26 +187,23 @@ class Log:
 
         ``reached`` has, for each stream, how many of its answers are in all checkpoints.
         """
+        removed = 0
         with self.transaction():
-            more = any([
-                self._remove("log", "stream = ? AND first + count <= ?", pair)
-                for pair in reached.items()
-            ])  # fmt: skip
+            for pair in reached.items():
+                done = "stream = ? AND first + count <= ?"
+                removed += self._remove("log", "stream, first, count", done, pair)
             oldest = self.clock - self._limits.age
-            removed = self._remove("questions", "asked < ?", (oldest,))
-            if removed:
-                self.dropped += removed
-                self.open = dict(self._db.execute(COUNTS))
+            expired = self._remove("questions", "asked", "asked < ?", (oldest,))
+            if expired:
+                self.dropped += expired
             last = self._db.execute("SELECT max(number) FROM answered").fetchone()[0] or 0
             surplus = oldest, last - self._limits.answered
-            more = (
-                self._remove("answered", "answered < ? OR number <= ?", surplus) or removed or more
-            )
+            removed += self._remove("answered", "answered", "answered < ? OR number <= ?", surplus)
             self.put("clock", self.clock)
-        return bool(more)
+        return removed + expired > 0
 
-    def _remove(self, table: str, where: str, values: tuple[object, ...]) -> int:
-        """Remove those of the oldest rows for which a condition holds; return how many."""
-        oldest = f"SELECT * FROM {table} ORDER BY number LIMIT {AT_ONCE}"
+    def _remove(self, table: str, columns: str, where: str, values: tuple[object, ...]) -> int:
+        """Remove those of the oldest rows for which a condition on columns holds; say how many."""
+        oldest = f"SELECT number, {columns} FROM {table} ORDER BY number LIMIT {AT_ONCE}"
         query = f"DELETE FROM {table} WHERE number IN (SELECT number FROM ({oldest}) WHERE {where})"
         return self._db.execute(query, values).rowcount

@@ -40,7 +40,9 @@ class Body(NamedTuple):
     single: bool  # whether the request was one JSON object
 
 
-def read(content: bytes, kind: str, *, learn: bool, time: str, target: str) -> Body:
+def read(
+    content: bytes, kind: str, *, learn: bool, time: str, target: str, key: str | None = None
+) -> Body:
     """Return the rows of a body.
 
     Args:
@@ -49,6 +51,7 @@ def read(content: bytes, kind: str, *, learn: bool, time: str, target: str) -> B
       learn: whether each row has an answer.
       time: the name of the column that the field "time" stands for.
       target: the name of the column that an Arrow table has the answers in.
+      key: the name of the column that the field "key" stands for; None where there are no keys.
     """
     if kind == ARROW:
         objects, single = _arrow_objects(content, target if learn else None), False
@@ -64,89 +67,99 @@ def read(content: bytes, kind: str, *, learn: bool, time: str, target: str) -> B
     if len(objects) > MOST_ROWS:
         raise Refusal(413, f"a request may have {MOST_ROWS:,} rows; got {len(objects):,}")
     rows = [
-        _row(fields, learn, time, "" if single else f"row {i}: ")
+        _row(fields, learn, time, key, "" if single else f"row {i}: ")
         for i, fields in enumerate(objects, 1)
     ]
     return Body(rows, kind, single)
 
 
-def loads(content: bytes, place: str = "") -> Any:
+def loads(content: bytes, prefix: str = "") -> Any:
     """Return what JSON says; NaN and infinity, which Python would read, are refused."""
 
     def refuse(constant: str) -> NoReturn:
-        raise bad(f"{place}{constant} is no number of JSON; send null where a value is missing")
+        raise bad(f"{prefix}{constant} is no number of JSON; send null where a value is missing")
 
     try:
         return json.loads(content, parse_constant=refuse)
     except RecursionError:
-        raise Refusal(400, f"{place}the JSON is nested too deeply") from None
+        raise Refusal(400, f"{prefix}the JSON is nested too deeply") from None
     except ValueError as error:  # of JSON, or of UTF-8
         reason = "it is not UTF-8" if isinstance(error, UnicodeError) else str(error)
-        raise Refusal(400, f"{place}the body is no JSON: {checks.printable(reason)}") from None
+        raise Refusal(400, f"{prefix}the body is no JSON: {checks.printable(reason)}") from None
 
 
-def _row(fields: object, learn: bool, time: str, place: str) -> Row:
-    """Return one row; ``place`` says in a sentence which one is wrong."""
+def _row(fields: object, learn: bool, time: str, key: str | None, prefix: str) -> Row:
+    """Return one row; ``prefix`` says in a sentence which one is wrong."""
     if not isinstance(fields, dict):
-        raise bad(f"{place}a row must be a JSON object; got {shown(fields)}")
-    allowed = ANSWERED if learn else ASKED
+        raise bad(f"{prefix}a row must be a JSON object; got {shown(fields)}")
+    allowed = (*(ANSWERED if learn else ASKED), *(() if key is None else ("key",)))
     if not fields.keys() <= {*allowed}:
         if "key" in fields:
-            raise bad(f"{place}this server keeps no model for each key; leave out 'key'")
+            raise bad(f"{prefix}this server keeps no model for each key; leave out 'key'")
         odd = next(name for name in fields if name not in allowed)
-        raise bad(f"{place}{shown(odd)} is unknown here; a row has {', '.join(allowed)}")
+        raise bad(f"{prefix}{shown(odd)} is unknown here; a row has {', '.join(allowed)}")
     row_id, features = fields.get("id"), fields.get("features")
     if row_id is not None:
-        row_id = _id(row_id, place)
+        row_id = _id(row_id, prefix)
     if features is None and not (learn and row_id is not None and "time" not in fields):
-        wanted = "an id, or features" if learn else "features"
-        raise bad(f"{place}a row must have {wanted}")
+        expected = "an id, or features" if learn else "features"
+        raise bad(f"{prefix}a row must have {expected}")
     if features is not None:
-        features = _features(features, place)
+        features = _features(features, prefix)
         if fields.get("time") is not None:
             if time in features:
-                raise bad(f"{place}the time is given twice, as 'time' and as {shown(time)}")
-            features = features | {time: _value(time, fields["time"], place)}
-    return Row(features, row_id, _answer(fields, place) if learn else math.nan)
+                raise bad(f"{prefix}the time is given twice, as 'time' and as {shown(time)}")
+            features = features | {time: _value(time, fields["time"], prefix)}
+        if key is not None:
+            features = features | {key: _key(fields, features, key, prefix)}
+    return Row(features, row_id, _answer(fields, prefix) if learn else math.nan)
 
 
-def _id(value: object, place: str) -> str:
+def _key(fields: Mapping[str, Any], features: Features, key: str, prefix: str) -> str:
+    """Return the key of a row, which may stand among its features."""
+    if ("key" in fields) == (key in features):
+        how = "twice" if key in features else "not at all"
+        raise bad(f"{prefix}the key must be given once, as 'key' or {shown(key)}; it is {how}")
+    return _id(fields.get("key", features.get(key)), prefix, "a key")
+
+
+def _id(value: object, prefix: str, what: str = "an id") -> str:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
         return str(value)
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_ID or not value.isprintable():
-        wanted = f"a text of 1 to {LONGEST_ID} printable characters, or a whole number"
-        raise bad(f"{place}an id must be {wanted}; got {shown(value)}")
+        expected = f"a text of 1 to {LONGEST_ID} printable characters, or a whole number"
+        raise bad(f"{prefix}{what} must be {expected}; got {shown(value)}")
     return value
 
 
-def _answer(fields: Mapping[str, Any], place: str) -> float:
+def _answer(fields: Mapping[str, Any], prefix: str) -> float:
     value = fields.get("answer")
     is_flag = isinstance(value, bool)
     if isinstance(value, (int, float)) and not is_flag and abs(value) < LARGEST:
         return float(value)
-    raise bad(f"{place}answer must be a number below {LARGEST:g} in size; got {shown(value)}")
+    raise bad(f"{prefix}answer must be a number below {LARGEST:g} in size; got {shown(value)}")
 
 
-def _features(features: object, place: str) -> Features:
+def _features(features: object, prefix: str) -> Features:
     if not isinstance(features, dict):
         raise bad(
-            f"{place}features must be a JSON object of values by column; got {shown(features)}"
+            f"{prefix}features must be a JSON object of values by column; got {shown(features)}"
         )
     if PLAIN.issuperset(map(type, features.values())):
         return features
-    return {name: _value(name, value, place) for name, value in features.items()}
+    return {name: _value(name, value, prefix) for name, value in features.items()}
 
 
-def _value(name: str, value: object, place: str) -> Any:
+def _value(name: str, value: object, prefix: str) -> Any:
     if type(value) in PLAIN:
         return value
     if not isinstance(value, str):
-        wanted = "a number, a text, true, false or null"
-        raise bad(f"{place}the value of {shown(name)} must be {wanted}; got {shown(value)}")
+        expected = "a number, a text, true, false or null"
+        raise bad(f"{prefix}the value of {shown(name)} must be {expected}; got {shown(value)}")
     if len(value) > LONGEST_TEXT:
-        raise bad(f"{place}the text of {shown(name)} has more than {LONGEST_TEXT:,} characters")
+        raise bad(f"{prefix}the text of {shown(name)} has more than {LONGEST_TEXT:,} characters")
     if not is_text(value):
-        raise bad(f"{place}the text of {shown(name)} is no Unicode text")
+        raise bad(f"{prefix}the text of {shown(name)} is no Unicode text")
     return value
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from jboost.core import extras
 from jboost.serving import figures, metrics, openapi, rows
-from jboost.serving.exchange import Rows, body_of
+from jboost.serving.exchange import Budget, Rows, body_of
 from jboost.serving.guard import Guard, Rules
 from jboost.serving.metrics import Requests
 from jboost.serving.refusal import Refusal, bad
@@ -45,7 +45,7 @@ class Web:
     """
 
     def __init__(self, service: Service, rules: Rules, largest_body: int = LARGEST_BODY):
-        self._service, self._largest = service, largest_body
+        self._service, self._budget = service, Budget(largest_body)
         self.requests = Requests()
         self._watcher = figures.Watcher(service, self.requests)
         self._watching = 0
@@ -64,6 +64,7 @@ class Web:
             self._route("/events", "events", self._events),
             self._route("/models", "models", self._models),
             self._route("/models/{name}", "models", self._model),
+            self._route("/models/{name}/keys", "keys", self._keys),
             self._route("/models/{name}/promote", "promote", self._promote, "POST"),
             # What comes here of these is of another method, or of an unknown name.
             *(self._route(path, "other", self._model, "POST") for path in ROWS),
@@ -101,7 +102,7 @@ class Web:
 
     async def _promote(self, request: Request) -> Response:
         stream = self._stream(request)
-        content = await body_of(request.scope, request.receive, self._largest)
+        content = await body_of(request.scope, request.receive, self._budget)
         label = None
         if content.strip():
             if "json" not in request.headers.get("content-type", ""):
@@ -132,6 +133,12 @@ class Web:
     async def _model(self, request: Request) -> Response:
         stream = self._stream(request)
         return _json(await self._ask(lambda: figures.described(self._service, stream)))
+
+    async def _keys(self, request: Request) -> Response:
+        stream, text = self._stream(request), request.query_params.get("search", "")[:200]
+        if stream.key is None:
+            raise Refusal(404, f"{stream.name} keeps no model for each key")
+        return _json(await self._ask(lambda: stream.errors.search(text)))
 
     async def _metrics(self, _request: Request) -> Response:
         gauges = await self._ask(lambda: figures.gauges(self._service))

@@ -23,9 +23,10 @@ from jboost.serving.members import Estimates
 from jboost.serving.refusal import Refusal
 from jboost.serving.rows import Row
 from jboost.serving.streams import (
+    Asked,
     Counted,
     Now,
-    Placed,
+    Prepared,
     Stream,
     entry_of,
     question_of,
@@ -68,7 +69,7 @@ class Round:
     """What a transaction has made so far, by the names of streams."""
 
     now: dict[str, Now] = field(default_factory=dict)
-    placed: dict[str, list[Placed]] = field(default_factory=dict)
+    prepared: dict[str, list[Prepared]] = field(default_factory=dict)
     counted: dict[str, Counted] = field(default_factory=dict)
 
 
@@ -140,13 +141,13 @@ class Writer(threading.Thread):
     def _round(self, jobs: list[Job]) -> None:
         """Handle requests as one transaction."""
         self.health.rounds += 1
-        made = Round()
+        draft = Round()
         try:
             if all(map(is_quick, jobs)):
                 self._predict(jobs)
             else:
                 with self._log.transaction():
-                    self._handle(jobs, made)
+                    self._handle(jobs, draft)
                 self.health.trouble = ""
         except (sqlite3.Error, OSError) as error:
             self.health.trouble = f"the log cannot be written: {error}"
@@ -160,10 +161,10 @@ class Writer(threading.Thread):
             self._fail(jobs, 500, "nothing was changed, since the model failed")
         else:
             streams = {job.stream.name: job.stream for job in jobs}
-            for name, now in made.now.items():
+            for name, now in draft.now.items():
                 streams[name].now = now
-                if name in made.counted:
-                    streams[name].count(made.counted[name])
+                if name in draft.counted:
+                    streams[name].count(draft.counted[name])
         self.health.ended += len(jobs)
         self._done(jobs)
 
@@ -171,40 +172,46 @@ class Writer(threading.Thread):
         for job in jobs:
             job.reply, job.refusal = None, job.refusal or Refusal(status, sentence)
 
-    def _handle(self, jobs: list[Job], made: Round) -> None:
+    def _handle(self, jobs: list[Job], draft: Round) -> None:
         """Do all but commit."""
         for job in jobs:
-            self._begin(job, made)
+            began = self._begin(job, draft)
             if job.learn and job.refusal is None:
-                self._answer(job, made)
+                self._answer(job, draft)
+            if began:
+                self._asked([job], draft.now[job.stream.name])
+                if job.refusal is not None:  # it changes nothing, not even by its columns
+                    del draft.now[job.stream.name]
+                    job.stream.forget_columns(self._log)
         streams = {job.stream.name: job.stream for job in jobs}
         for name, stream in streams.items():
-            placed = made.placed.get(name, [])
-            now = made.now.get(name, stream.now)
-            asked = self._asked([job for job in jobs if job.stream is stream], now)
-            if placed:
-                self._log.append(name, entry_of(now, [p.pending for p in placed]))
-            if placed or asked:
-                x = np.concatenate([x for _, x in asked]) if asked else None
-                made.now[name], made.counted[name], found = stream.step(now, placed, x)
+            prepared = draft.prepared.get(name, [])
+            now = draft.now.get(name, stream.now)
+            pairs = self._asked([job for job in jobs if job.stream is stream], now)
+            if prepared:
+                self._log.append(name, entry_of(now, [p.pending for p in prepared]))
+            if prepared or pairs:
+                asked = [of for _, of in pairs]
+                draft.now[name], draft.counted[name], found = stream.step(now, prepared, asked)
                 if found is not None:
-                    self._log.ask(name, reply(stream, [job for job, _ in asked], found))
+                    self._log.ask(name, reply(stream, [job for job, _ in pairs], found))
 
-    def _begin(self, job: Job, made: Round) -> None:
-        """Let the first request of a stream fix its columns."""
-        now = made.now.get(job.stream.name, job.stream.now)
+    def _begin(self, job: Job, draft: Round) -> bool:
+        """Let the first request of a stream fix its columns; return whether it did."""
+        now = draft.now.get(job.stream.name, job.stream.now)
         rows = [row.features for row in job.rows if row.features is not None]
         if now.leading.columns is not None or not rows:
-            return
+            return False
         self.health.ready = False
         try:
-            made.now[job.stream.name] = job.stream.begin(now, rows, self._log, self._most)
+            draft.now[job.stream.name] = job.stream.begin(now, rows, self._log, self._most)
         except Refusal as refusal:
             job.refusal = refusal
         finally:
             self.health.ready = True
+        return job.refusal is None
 
-    def _asked(self, jobs: list[Job], now: Now) -> list[tuple[Job, np.ndarray]]:
+    def _asked(self, jobs: list[Job], now: Now) -> list[tuple[Job, Asked]]:
         """Return the questions of a stream that can be predicted, with their x."""
         found = []
         for job in jobs:
@@ -218,20 +225,23 @@ class Writer(threading.Thread):
     def _predict(self, jobs: list[Job]) -> None:
         """Predict by the durable state; nothing is kept of it."""
         for stream in {job.stream for job in jobs}:
-            asked = self._asked([job for job in jobs if job.stream is stream], stream.now)
-            if asked:
-                found = stream.now.leading.predict(np.concatenate([x for _, x in asked]))
-                reply(stream, [job for job, _ in asked], found)
+            pairs = self._asked([job for job in jobs if job.stream is stream], stream.now)
+            if pairs:
+                x = np.concatenate([of.x for _, of in pairs])
+                keys = [key for _, of in pairs for key in of.keys]
+                found = stream.now.leading.predict(x, keys)
+                reply(stream, [job for job, _ in pairs], found)
 
-    def _answer(self, job: Job, made: Round) -> None:
+    def _answer(self, job: Job, draft: Round) -> None:
         """Check the answers of a job, and note them to be learned at the end of the round."""
         stream = job.stream
-        now = made.now.get(stream.name, stream.now)
+        now = draft.now.get(stream.name, stream.now)
         try:
             pending = stream.check_answers(self._log, job.rows)
             if pending.answers:
-                made.now[stream.name], placed = stream.place(now, pending)
-                made.placed.setdefault(stream.name, []).append(placed)
+                stream.errors.refuse_many(now.leading.keys(pending.features))
+                draft.now[stream.name], prepared = stream.prepare(now, pending)
+                draft.prepared.setdefault(stream.name, []).append(prepared)
             for name in pending.ids:
                 if name is not None:
                     self._log.close_question(stream.name, name)

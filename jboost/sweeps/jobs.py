@@ -20,7 +20,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import Key, Learner, State
 from jboost.core.squared_errors import mean_squared_error
-from jboost.core.step import Observe, Trace, over_time
+from jboost.core.step import Observe, Trace, over_time, pairs
 from jboost.core.template import template
 from jboost.engine.kernel import key_of, key_words, one_kernel, programs
 from jboost.engine.layout import Layout, lay_out
@@ -253,7 +253,7 @@ def _on_one_device(spec: BatchSpec, batch: Batch, xs: Array, ds: Array) -> tuple
     def measure(trace_and_stream: tuple[Trace, Array]) -> Results:
         trace, targets = trace_and_stream[0], one_of(ds, trace_and_stream[1])
         skipped = jnp.sum(trace.skipped, dtype=jnp.int32)
-        standard = {"mse": mean_squared_error(trace.prediction, targets), "skipped": skipped}
+        standard = {"mse": mean_squared_error(*pairs(trace, targets)), "skipped": skipped}
         values = None if spec.metric is None else spec.metric(trace, targets)
         name = partial(jax.tree_util.keystr, simple=True, separator=".")
         leaves = jax.tree_util.tree_flatten_with_path(values)[0]

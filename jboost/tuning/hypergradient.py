@@ -168,10 +168,14 @@ def _walk(model: Learner, score: _Score, xs: Array, ds: Array, key: Key) -> _Sco
     def scored_step(score: _Score, sample: tuple[Array, Array]) -> tuple[_Score, None]:
         x, d = sample
         after, trace = step(model, score.state, x, d, key)
-        counted = usable(d)
-        e = jnp.where(counted, trace.prediction - jnp.where(counted, d, 0), 0)
-        seen = score.seen + counted.astype(jnp.int32)
-        return _Score(after, score.loss.add(jnp.square(e)), seen), None
+        estimate, answer = trace.prediction, d
+        if trace.due is not None:
+            there = ~jnp.isnan(trace.due)
+            estimate, answer = jnp.where(there, trace.due, 0), jnp.where(there, d, jnp.nan)
+        counted = usable(answer)
+        e = jnp.where(counted, estimate - jnp.where(counted, answer, 0), 0)
+        seen = score.seen + jnp.sum(counted, dtype=jnp.int32)
+        return _Score(after, score.loss.add(jnp.sum(jnp.square(e))), seen), None
 
     return jax.lax.scan(scored_step, score, (xs, ds))[0]
 

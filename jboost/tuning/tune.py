@@ -22,7 +22,7 @@ from jboost.core import Key, Learner, checks
 from jboost.core.learner import instance
 from jboost.core.progress import Progress
 from jboost.core.squared_errors import mean_squared_error
-from jboost.core.step import Observe
+from jboost.core.step import Observe, pairs
 from jboost.running.run import checked_stream, run
 from jboost.settings import leaves
 from jboost.settings import spaces as _spaces
@@ -187,7 +187,7 @@ class _Search(NamedTuple, Generic[_Model]):
             return jnp.asarray(jnp.nan)
         trace = run(model, xs, ds, key, observe=self.observe)[1]
         trace, ds = jax.tree.map(lambda array: array[skip:], (trace, ds))
-        metric = self.metric or (lambda trace, ds: mean_squared_error(trace.prediction, ds))
+        metric = self.metric or (lambda trace, ds: mean_squared_error(*pairs(trace, ds)))
         return metric(trace, ds)
 
     def objective(self, error: Array) -> Array:

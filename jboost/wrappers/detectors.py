@@ -20,6 +20,7 @@ from jax.typing import ArrayLike
 from jboost.core import DType, Number, checks, model, static
 from jboost.core.numerics import dtype_of, known, usable
 
+FARTHEST = 1e30  # of a sum of deviations: beyond it float32 would soon end
 ROWS = 32  # of buckets: ADWIN's window holds up to 2³² numbers
 
 
@@ -113,8 +114,8 @@ class PageHinkley(ChangeDetector):
         h, delta, alpha = (jnp.asarray(setting, value.dtype) for setting in settings)
         n = state.samples + 1
         mean = state.mean + (value - state.mean) / n
-        up = alpha * state.up + (value - mean - delta)
-        down = alpha * state.down + (value - mean + delta)
+        up = jnp.clip(alpha * state.up + (value - mean - delta), -FARTHEST, FARTHEST)
+        down = jnp.clip(alpha * state.down + (value - mean + delta), -FARTHEST, FARTHEST)
         lowest, highest = jnp.minimum(state.lowest, up), jnp.maximum(state.highest, down)
         rose, fell = up - lowest > h, highest - down > h
         alarm = {"up": rose, "down": fell, "both": rose | fell}[self.direction]

@@ -250,7 +250,7 @@ def test_a_line_without_end_takes_no_memory(tmp_path: Path, monkeypatch: Any) ->
 
 
 def test_folders_and_files_that_are_not_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is a folder; name a file in it"):
+    with pytest.raises(DataError, match="is a folder without Parquet files; name a file in it"):
         sources.read(tmp_path, "y")
     with pytest.raises(FileNotFoundError):
         sources.read(tmp_path / "no.csv", "y")

@@ -85,7 +85,8 @@ def test_a_column_of_numbers_stays_one(path: Path, rows: list[Any], block: int) 
 @pytest.mark.parametrize(
     ("cell", "value"),
     [("1\xa0234", 1234.0), ("1.5\xa0", 1.5), ("٣", 3.0), ("３．５", 3.5), ("−2", -2.0), ("+7", 7.0),
-     ('"2,308.5"', 2308.5), ('"1,234,567"', 1234567.0), ("\xa0", np.nan), ("n/a\u202f", np.nan), ("1Ｅ3", 1000.0), (".5", 0.5)],
+     ('"2,308.5"', 2308.5), ('"1,234,567"', 1234567.0), ("\xa0", np.nan), ("n/a\u202f", np.nan),
+     ("1Ｅ3", 1000.0), (".5", 0.5)],
 )  # fmt: skip
 @pytest.mark.parametrize("row", [0, 150])
 def test_one_odd_cell_among_numbers(

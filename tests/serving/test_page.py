@@ -8,8 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("starlette")
+pytest.importorskip("httpx")
+pytest.importorskip("playwright")
+import httpx
 from playwright import sync_api
 from support.serving import TOKEN, features, serving, stream
 
@@ -26,6 +31,30 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
+def test_keys_are_listed_and_searched(browser: Any, tmp_path: Path) -> None:
+    anew = ("--model", "nlms", "--target", "y", "--key", "shop")
+    xs, ds = stream(60)
+    rows = [
+        {"key": f"shop {i % 6}", "features": features(x), "answer": float(d)}
+        for i, (x, d) in enumerate(zip(xs, ds, strict=True))
+    ]
+    with serving(tmp_path / "state", *anew) as server:
+        assert httpx.post(f"{server.address}/learn", json=rows, timeout=60).status_code == 200
+        page = browser.new_page()
+        page.goto(server.address)
+        page.get_by_text("6 of 6 keys").wait_for()
+        assert page.locator("#keys tr").count() == 7
+        page.get_by_label("search").fill("SHOP 3")
+        page.get_by_text("1 of 6 keys").wait_for()
+        assert page.locator("#keys td").first.text_content() == "shop 3"
+        page.close()
+        server.kill()
+    with serving(tmp_path / "state") as server:
+        (model,) = httpx.get(f"{server.address}/models", timeout=60).json()["models"]
+        assert model["keys"] == 6 and model["rows"] == 60
+        assert server.stop() == 0
+
+
 def test_the_page_is_live_in_light_dark_and_small(browser: Any, tmp_path: Path) -> None:
     anew = ("--model", "newton", "--target", "y", "--intervals", "0.9")
     allowed = {"Authorization": f"Bearer {TOKEN}"}
@@ -39,15 +68,15 @@ def test_the_page_is_live_in_light_dark_and_small(browser: Any, tmp_path: Path) 
                 chosen = slice(first, first + 50)
                 assert client.post("/predict", json=rows[chosen]).status_code == 200
                 assert client.post("/learn", json=answers[chosen]).status_code == 200
-            asked, said = set[str](), list[str]()
+            asked, messages = set[str](), list[str]()
             for name, scheme, width in (("light", "light", 1100), ("dark", "dark", 1100),
                                         ("phone", "light", 390)):  # fmt: skip
                 page = browser.new_page(
                     color_scheme=scheme, viewport={"width": width, "height": 900}
                 )
                 page.on("request", lambda request: asked.add(request.url))
-                page.on("console", lambda message: said.append(message.text))
-                page.on("pageerror", lambda error: said.append(str(error)))
+                page.on("console", lambda message: messages.append(message.text))
+                page.on("pageerror", lambda error: messages.append(str(error)))
                 page.goto(server.address)
                 page.get_by_label("token").fill(TOKEN)
                 page.get_by_role("button", name="watch").click()
@@ -71,7 +100,7 @@ def test_the_page_is_live_in_light_dark_and_small(browser: Any, tmp_path: Path) 
                 f"{server.address}/{name}"
                 for name in ("", "page.js", "page.css", "events", "models")
             }
-            assert [text for text in said if "401" not in text] == []  # before the token came
+            assert [text for text in messages if "401" not in text] == []  # before the token came
             page = browser.new_page(extra_http_headers=allowed)
             page.goto(f"{server.address}/docs")
             assert page.get_by_text("POST /predict", exact=True).count() == 1

@@ -10,9 +10,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("starlette")
+pytest.importorskip("httpx")
+import httpx
 from support.serving import Process, features, logged, run_of, same_bits, serving, stream
 
 import jboost as jb
@@ -126,6 +130,14 @@ def test_a_run_goes_on_with_a_shadow_that_is_promoted(
         assert main(["inspect", str(file)]) == 0
         assert "rows seen   120" in capsys.readouterr().out
     assert main(["predict", "state/old.new.run", "data.csv"]) == 0
+    with serving(Path("both"), "old.run", "new.run") as server:
+        row = {"features": features(xs[0])}
+        reply = httpx.post(f"{server.address}/predict", json=row)
+        assert reply.status_code == 404 and "use /models/NAME" in reply.json()["error"]
+        names = [m["name"] for m in httpx.get(f"{server.address}/models").json()["models"]]
+        assert names == ["old", "new"]
+        messages = [httpx.post(f"{server.address}/models/{n}/predict", json=row) for n in names]
+        assert messages[0].json() != messages[1].json()
     Path("new.run").write_bytes(Path("old.run").read_bytes())
     assert main(["serve", *command, "--state", "state", "--port", "0"]) == 2
     assert "goes on from another new.run" in capsys.readouterr().err
@@ -163,6 +175,8 @@ def test_silent_connections_give_way(tmp_path: Path, monkeypatch: Any) -> None:
         ([*ANEW, "--shadow", "other=short"], "there is no model 'other'"),
         ([*ANEW, "--set", "step=1"], "nlms has no setting 'step'"),
         ([*ANEW, "--host", "203.0.113.1"], "token"),
+        ([*ANEW, "--key", "k", "--intervals", "0.9"], "--key goes with no --intervals"),
+        (["short", "--key", "k"], "--key is for models that learn from nothing"),
     ],
 )
 def test_a_wrong_command_gets_a_sentence(

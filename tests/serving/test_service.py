@@ -106,7 +106,7 @@ def test_an_open_question_is_replaced_and_an_answered_one_not_reopened(tmp_path:
     local.answer("a", float(ds[0]))
     assert "prediction" in local.ask("a", features(xs[1]))
     local.answer("a", 5.0)
-    assert local.service.log.open == {"newton": 0}
+    assert local.service.log.open("newton") == 0
     assert same_bits(local.state, run_of("newton", xs[:1], ds[:1])[0])
     local.stop()
 
@@ -126,7 +126,7 @@ def test_a_refused_request_changes_nothing(tmp_path: Path) -> None:
     ):
         with pytest.raises(Refusal, match=words):
             local.do(rows, learn=True)
-    assert local.state is before and local.service.log.open == {"newton": 1}
+    assert local.state is before and local.service.log.open("newton") == 1
     assert local.answer("a", float(ds[0])) == {"learned": True}
     assert same_bits(local.state, run_of("newton", xs[:1], ds[:1])[0])
     local.stop()
@@ -144,6 +144,9 @@ def test_the_first_request_fixes_the_columns(tmp_path: Path) -> None:
             local.ask(None, values)
     with pytest.raises(Refusal, match="no open question"):
         local.answer("a", 1.0)
+    with pytest.raises(Refusal, match="row 2: there is no open question"):
+        local.do([Row({"other": 1.0}, None, 1.0), Row(None, "never asked", 1.0)], learn=True)
+    assert local.stream.now.leading.columns is None  # a refused request fixes nothing
     local.ask("a", {"n": 1.5, "t": "2024-01-02T03:04:05", "c": "red"})
     local.crash()
     local = Local(tmp_path)
@@ -233,9 +236,45 @@ def test_a_checkpoint_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch
         context.setattr(service.members, "save", full)
         feed(local, xs, ds)
         local.stop()
-    assert any("No space left on device; the log keeps what is new" in line for line in local.said)
+    assert any(
+        "No space left on device; the log keeps what is new" in line for line in local.messages
+    )
     local = Local(tmp_path)
     assert same_bits(local.state, run_of("newton", xs, ds)[0])
+    local.stop()
+
+
+def test_checkpoints_of_different_age_come_to_the_same_end(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    """A shadow whose last checkpoint failed learns from the log what the leader has learned."""
+    xs, ds = stream(40)
+    local = Local(tmp_path / "state")
+    feed(local, xs[:10], ds[:10])
+    local.stop()
+    (tmp_path / "state" / "newton.newton.run").rename(tmp_path / "beside.run")
+    Local(tmp_path / "other").stop()
+    local = Local(tmp_path / "served")
+    local.service.add_shadow("newton", "beside", tmp_path / "beside.run", {"run": ""})
+    local.stream = local.service.streams["newton"]
+    feed(local, xs[10:30], ds[10:30])
+    save = members.save
+
+    def fails_for_shadow(path: Path, *arguments: Any) -> None:
+        if "beside" in path.name:
+            raise OSError(28, "No space left on device")
+        save(path, *arguments)
+
+    monkeypatch.setattr(service, "PATIENCE", 0.0)
+    with monkeypatch.context() as context:
+        context.setattr(members, "save", fails_for_shadow)
+        local.stop()
+    local = Local(tmp_path / "served")
+    feed(local, xs[30:], ds[30:], 30)
+    found = local.stream.now.members
+    assert same_bits(found["newton"].state, run_of("newton", xs[10:], ds[10:])[0])
+    assert same_bits(found["beside"].state, run_of("newton", xs, ds)[0])
+    assert found["beside"].seen == 40 and found["newton"].seen == 30
     local.stop()
 
 
@@ -258,9 +297,9 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: Any) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(logs, "time", made)
-    return made
+    clock = Clock()
+    monkeypatch.setattr(logs, "time", clock)
+    return clock
 
 
 def asked(log: Log, *names: str) -> None:
@@ -271,13 +310,13 @@ def asked(log: Log, *names: str) -> None:
 def test_questions_expire_by_age_and_give_way(tmp_path: Path, clock: Clock) -> None:
     log = Log(tmp_path / "log", Limits(questions=3, age=100.0))
     asked(log, "a", "b", "c", "d")
-    assert log.question("s", "a") is None and log.open == {"s": 3} and log.dropped == 1
+    assert log.question("s", "a") is None and log.open("s") == 3 and log.dropped == 1
     clock.now += 60
     asked(log, "b")
     clock.now += 60
     log.tidy({})
     assert [bool(log.question("s", name)) for name in "bcd"] == [True, False, False]
-    assert log.open == {"s": 1} and log.dropped == 3
+    assert log.open("s") == 1 and log.dropped == 3
     log.close()
 
 
@@ -331,5 +370,5 @@ def test_a_transaction_that_fails_leaves_nothing(tmp_path: Path) -> None:
         log.ask("s", [Question("a", "{}", 1.0)])
         log.close_question("s", "a")
         log.close_question("s", "a")
-    assert log.open == {} and log.question("s", "a") is None and not log.is_answered("s", "a")
+    assert log.open("s") == 0 and log.question("s", "a") is None and not log.is_answered("s", "a")
     log.close()

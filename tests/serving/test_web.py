@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("starlette")
+pytest.importorskip("httpx")
+import pyarrow as pa
 from support.serving import TOKEN, features, over_http, run_of, same_bits, service_of, stream
 
-from jboost.serving import guard, openapi, rows, web
+from jboost.serving import exchange, guard, openapi, rows, web
 from jboost.serving.guard import Rules
 from jboost.serving.metrics import Requests
+from jboost.serving.refusal import Refusal
 from jboost.serving.service import Service
 
 
@@ -139,7 +145,7 @@ def test_a_bad_request_gets_a_sentence_and_changes_nothing(
     if words:
         assert words in error_of(reply, status)
     assert reply.status_code == status
-    assert service.streams["newton"].now is before and not service.log.open.get("newton")
+    assert service.streams["newton"].now is before and service.log.open("newton") == 0
 
 
 @pytest.mark.parametrize(
@@ -191,15 +197,46 @@ def test_another_name_of_the_host_is_refused(client: Any) -> None:
 def test_a_token_guards_everything_but_the_empty_page(tmp_path: Path) -> None:
     application = web.Web(service_of(tmp_path), Rules(token=TOKEN))
     with over_http(application) as client:
-        for path in ("/models", "/metrics", "/events", "/docs", "/openapi.json", "/nothing"):
+        for path in ("/models", "/metrics", "/events", "/models/newton", "/nothing"):
             assert "a token is needed" in error_of(client.get(path), 401)
         for token in ("", "Bearer", "Bearer wrong", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x"):
             reply = client.post("/learn", headers={"Authorization": token}, json={})
             assert error_of(reply, 401) and reply.headers["www-authenticate"] == "Bearer"
         allowed = {"Authorization": f"Bearer {TOKEN}"}
         assert client.get("/models", headers=allowed).status_code == 200
-        for path in ("/", "/page.js", "/page.css", "/healthz", "/readyz"):
+        for path in ("/", "/page.js", "/page.css", "/docs", "/healthz", "/readyz"):
             assert client.get(path).status_code == 200
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(client: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(exchange, "SLOWEST_BODY", 0.2)
+    for sent in (b"", b'{"features"'):
+        with socket.create_connection((client.base_url.host, client.base_url.port)) as slow:
+            head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n"
+            slow.sendall(head + b"Content-Type: application/json\r\n\r\n" + sent)
+            assert b" 408 " in slow.recv(4096)
+
+
+def test_the_bodies_of_all_requests_are_bounded() -> None:
+    budget = exchange.Budget(100)
+    budget.take(exchange.MOST_BYTES)
+    with pytest.raises(Refusal, match="too much is being sent at once"):
+        budget.take(1)
+    budget.give_back(exchange.MOST_BYTES)
+    budget.take(1)
+
+
+def test_the_field_time_is_the_column_of_times(tmp_path: Path) -> None:
+    application = web.Web(service_of(tmp_path), Rules())
+    with over_http(application) as client:
+        row = {"time": "2024-05-06T07:08:09", "features": {"u": 1.0}}
+        assert client.post("/predict", json=row).status_code == 200
+        assert client.get("/models/newton").json()["columns"] == ["u", "time"]
+        assert client.post("/learn", json=row | {"answer": 1}).json() == {"learned": True}
+        twice = row | {"features": {"u": 1.0, "time": "2024-05-06"}}
+        assert "given twice" in error_of(client.post("/predict", json=twice), 422)
+        late = row | {"time": "late"}
+        assert "is no time like iso" in error_of(client.post("/predict", json=late), 422)
 
 
 def test_a_rate_is_kept_for_each_address() -> None:

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 import jboost as jb
+from jboost.fleets import loops
 from jboost.fleets.fleet import Fleet
 from jboost.sweeps import jobs
 from jboost.sweeps.sweep import sweep
@@ -38,15 +39,25 @@ def work():
     streams[1][1, 3] = np.nan
     table = sweep(make, grid, *streams, jax.random.split(jax.random.key(1), 3), batch=8)
     rng = np.random.default_rng(0)
-    fleet = Fleet(make(3, 0.1), 30, 3, key=jax.random.key(2))
-    state, trace = fleet.run(fleet.init(), rng.integers(0, 30, 50), xs, ds)
+    fleet = Fleet(make(3, 0.1), 3, key=jax.random.key(2))
+    loop, shardings = fleet._program.spec.loop, []
+    run = loops.RUN[loop]
+
+    def recorded(*arguments):
+        results = run(*arguments)
+        shardings.append(results[0][0].sharding)
+        return results
+
+    loops.RUN[loop] = recorded
+    _, trace = fleet.run(fleet.init(), rng.integers(0, 30, 50), xs, ds)
+    loops.RUN[loop] = run
     return {
         "settings": [table[name].tolist() for name in ("m", "step_size", "key", "stream")],
         "done": table.done.tolist(),
         "skipped": table["skipped"].tolist(),
         "mse": table["mse"].tolist(),
         "fleet": trace.prediction.tolist(),
-        "parts": len(state.words.sharding.device_set),
+        "parts": len(shardings[0].device_set),
     }
 
 

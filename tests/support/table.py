@@ -199,7 +199,12 @@ WRAPPED = {
     ),
 }
 
-MODELS = LEARNERS | BOOSTED | NESTED | UNDER_LOSSES | FILTERS | PIPED | WRAPPED
+FORECASTS = {
+    "Forecast": jb.Forecast(horizon=2, longest=8),
+    "Forecast, given learner": jb.Forecast(jb.SGD(0.1), 2, longest=8, method="mix"),
+}
+
+MODELS = LEARNERS | BOOSTED | NESTED | UNDER_LOSSES | FILTERS | PIPED | WRAPPED | FORECASTS
 # Each learner, each mode and each combiner at least once, where the whole table would take minutes.
 FEW = (
     LEARNERS
@@ -208,6 +213,7 @@ FEW = (
     | FILTERS
     | PIPED
     | WRAPPED
+    | FORECASTS
     | {
         name: BOOSTED[name]
         for name in [
@@ -235,7 +241,7 @@ QUICK = {
     ),
     *("Algorithm 1", "span boosting", "self-tuning", "literal"),
     *("Scale, Bias, ScaleTarget", "Impute", "Lags", "boosted RandomFourier", "GaussNewton"),
-    *("Delayed booster", "Huber", "Intervals", "OnChange"),
+    *("Delayed booster", "Huber", "Intervals", "OnChange", "Forecast"),
     *("SGD, pinball", "NLMS, poisson", "boosted SGD, pinball", "Intervals, quantiles"),
     *("SignSignLMS", "VariableStepLMS", "AffineProjection", "Flags"),
 }

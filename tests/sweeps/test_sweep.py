@@ -287,9 +287,9 @@ for T in (1, 9):
     xs, ds = np.ones((T, 2), np.float32), np.ones(T, np.float32)
     for m in (1, 2):
         sweep(make, {"m": [m], "step": [0.1]}, xs, ds)
-    fleet = Fleet(make(1, 0.1), 1, 2)
+    fleet = Fleet(make(1, 0.1), 2)
     fleet.run(fleet.init(), np.zeros(T, int), xs, ds)
-print("alive", fleet._spec.loop)
+print("alive", fleet._program.spec.loop)
 """
 
 

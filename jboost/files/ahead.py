@@ -1,0 +1,105 @@
+"""What a forecaster needs of a file beside its inputs: times as numbers, known columns ahead."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from jboost.files.columns import Columns, DataError, refuse_unknown
+from jboost.files.encoding import Encoded
+
+UNITS = {"seconds": 1_000_000, "minutes": 60_000_000, "hours": 3_600_000_000}  # microseconds
+UNITS |= {"days": 86_400_000_000}
+
+
+class Timing(NamedTuple):
+    """How the times of rows become numbers, small enough for float32."""
+
+    unit: str  # of the numbers
+    origin: str  # the day from which they count, in ISO 8601
+    step: float  # from row to row, in this unit
+    microseconds: int  # the same
+
+    @classmethod
+    def of(cls, columns: Columns) -> Timing | None:
+        """Return the timing of rows; None where they have no times at a regular step."""
+        if columns.time is None or columns.step <= 0:
+            return None
+        unit = next((u for u in reversed(UNITS) if UNITS[u] <= columns.step), "seconds")
+        day = np.datetime64(columns.time.origin, "us").astype("datetime64[D]")
+        return cls(unit, str(day), columns.step / UNITS[unit], columns.step)
+
+    def numbers(self, wall: np.ndarray) -> np.ndarray:
+        """Return times, datetime64[us], as numbers; NaN where one is missing."""
+        since = (wall - np.datetime64(self.origin, "us")).astype(np.int64)
+        return np.where(np.isnat(wall), np.nan, since / UNITS[self.unit])
+
+    def slots(self, wall: np.ndarray) -> np.ndarray:
+        """Return the numbers of the steps at which times lie; missing times have no meaning."""
+        since = (wall - np.datetime64(self.origin, "us")).astype(np.int64)
+        return np.floor_divide(since + self.microseconds // 2, self.microseconds)
+
+
+def columns_of(columns: Columns, names: Sequence[str], label: str) -> list[int]:
+    """Return the numbers of the columns of x that some columns of a table become."""
+    inputs = {column.name: column for column in columns.inputs}
+    refuse_unknown(names, [*inputs], label)
+    numbers, at = [], 0
+    for column in columns.inputs:
+        if column.name in names:
+            if column.kind == "time":
+                advice = "times are known anyway, and --time names the column"
+                raise DataError(f"--known is no column of times, as {column.name!r} is", advice)
+            numbers += range(at, at + column.width)
+        at += column.width
+    return numbers
+
+
+def with_rows_ahead(
+    blocks: Iterable[Encoded], horizon: int, known: Sequence[int], timing: Timing | None
+) -> Iterator[Encoded]:
+    """Yield blocks whose x has the time first, then the inputs, then the known columns ahead.
+
+    With times, what is known of h steps ahead is that of the row at this time, else that of the
+    row h rows later; NaN where there is no such row. Where columns are known, a block waits for the
+    H rows after it.
+    """
+    waiting: deque[Encoded] = deque()
+    rows_behind = 0
+    for block in blocks:
+        waiting.append(block)
+        rows_behind += len(block.d)
+        while waiting and (not known or rows_behind - len(waiting[0].d) >= horizon):
+            rows_behind -= len(waiting[0].d)
+            yield _prepared(waiting, horizon, known, timing)
+    while waiting:
+        yield _prepared(waiting, horizon, known, timing)
+
+
+def _prepared(
+    waiting: deque[Encoded], horizon: int, known: Sequence[int], timing: Timing | None
+) -> Encoded:
+    """Take the first of the blocks, and return it with what the next blocks tell of its rows."""
+    x, d, labels = waiting.popleft()
+    columns = [x] if timing is None else [timing.numbers(_wall(labels.wall)), x]
+    if known:
+        later = np.concatenate([x[:, known], *(block.x[:, known] for block in waiting)])
+        index = np.arange(len(d))[:, None] + np.arange(1, horizon + 1)
+        found = index < len(later)
+        if timing is not None:
+            times = [labels.wall, *(block.labels.wall for block in waiting)]
+            slots = np.maximum.accumulate(timing.slots(np.concatenate([*map(_wall, times)])))
+            asked = slots[: len(d), None] + np.arange(1, horizon + 1)
+            index = np.searchsorted(slots, asked)
+            found = (index < len(slots)) & (slots[np.minimum(index, len(slots) - 1)] == asked)
+        values = later[np.minimum(index, len(later) - 1)]  # (n, H, k)
+        values = np.where(found[..., None], values, np.nan)
+        columns.append(np.moveaxis(values, 2, 1).reshape(len(d), -1))
+    return Encoded(np.column_stack(columns).astype(x.dtype), d, labels)
+
+
+def _wall(wall: np.ndarray | None) -> np.ndarray:
+    return np.zeros(0, "datetime64[us]") if wall is None else wall

@@ -1,0 +1,117 @@
+"""What a forecaster sees of a row: its inputs in common units, and where it stands in time."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jboost.core.numerics import known as cleaned
+from jboost.core.numerics import usable
+from jboost.forecasts import seasons
+from jboost.forecasts.seasons import Cycle
+from jboost.transforms.calendar import Calendar
+from jboost.transforms.scale import Scale, Units
+
+INPUTS = Scale()
+
+
+class Inputs(NamedTuple):
+    """The inputs of a row, scaled; a missing one is what it was at the row before."""
+
+    x: Array  # at this row, (r,)
+    now: Array  # the known columns at this row, (k,)
+    ahead: Array  # the known columns at the next H rows, (k, H); as now where missing
+    units: Units  # the units of the columns, after this row
+
+
+class Position(NamedTuple):
+    """Where a row stands in time, and the H rows after it."""
+
+    time: Array  # of the row, as the calendar counts; without a calendar the number of the row
+    gap: Array  # how many steps after the row before it is, int32
+    slots: tuple[Array, Array]  # in both cycles, of this row and the next, (H + 1,)
+    periods: tuple[Array, Array]  # how many rows the cycles have, int32; 0 if unknown
+    phases: tuple[Array, Array]  # how much of each cycle has passed, from 0 to 1
+
+
+class Layout(NamedTuple):
+    """How the columns of x are arranged: r inputs, then H columns for each of the known ones."""
+
+    horizon: int
+    known: tuple[int, ...]
+    time: int | None  # the column of times
+
+    def split(self, raw: Array) -> tuple[Array, Array]:
+        """Return the inputs of a row, (r,), and the known columns of the next H rows, (k, H)."""
+        k = len(self.known)
+        r = raw.shape[0] - k * self.horizon
+        return raw[:r], raw[r:].reshape(k, self.horizon)
+
+
+def inputs(layout: Layout, units: Units, before: Array, raw: Array) -> Inputs:
+    """Return the inputs of a row; ``before`` are those of the row before."""
+    x, ahead = layout.split(raw)
+    units = INPUTS.after(units, x)
+    scaled = jnp.where(usable(x), INPUTS.scaled(units, cleaned(x, x.dtype)), before)
+    if layout.time is not None:  # times only grow: they serve the calendar alone
+        scaled = jnp.where(jnp.arange(x.shape[0]) == layout.time, 0, scaled)
+    return Inputs(scaled, *known_columns(layout, units, scaled, ahead), units)
+
+
+def known_columns(layout: Layout, units: Units, scaled: Array, ahead: Array) -> tuple[Array, Array]:
+    """Return the known columns at a row, (k,), and at the next H, (k, H), in their units.
+
+    ``scaled`` are the inputs of the row in their units; ``ahead`` is not scaled.
+    """
+    columns = [c for c in layout.known if c != layout.time]
+    if not columns:
+        none = jnp.zeros((0, layout.horizon), scaled.dtype)
+        return none[:, 0], none
+    index = jnp.array(columns, jnp.int32)
+    chosen = jnp.array([layout.known.index(c) for c in columns], jnp.int32)
+    of_columns, now = jax.tree.map(lambda a: a[index], units), scaled[index]
+    values = ahead[chosen].T  # (H, k)
+    in_units = jax.vmap(lambda v: INPUTS.scaled(of_columns, cleaned(v, v.dtype)))(values)
+    return now, jnp.where(usable(values), in_units, now[None]).T
+
+
+def by_calendar(
+    layout: Layout, calendar: Calendar, step: float, cycles: tuple[Cycle, Cycle],
+    raw: Array, before: Array, kinds: Array, longest: int,
+) -> Position:  # fmt: skip
+    """Return the position of a row that has a time.
+
+    ``before`` is the time of the row before, and ``kinds`` are the kinds of the weekdays.
+    """
+    x, ahead = layout.split(raw)
+    t = x[calendar.column]
+    t = jnp.where(usable(t), cleaned(t, x.dtype), before + step)
+    times = t + step * jnp.arange(layout.horizon + 1, dtype=x.dtype)
+    gap = jnp.clip(jnp.round((t - before) / step), -1e6, 1e6).astype(jnp.int32)
+    if calendar.column in layout.known:
+        later = ahead[layout.known.index(calendar.column)]
+        later = jnp.where(usable(later), cleaned(later, x.dtype), times[1:])
+        times, gap = jnp.concatenate([t[None], later]), jnp.ones_like(gap)
+    short, long = (seasons.slots_at(calendar, cycle, times) for cycle in cycles)
+    phases = tuple(
+        slots[0].astype(x.dtype) / cycle.slots
+        for slots, cycle in zip((short, long), cycles, strict=True)
+    )
+    if cycles[0].name == "day":
+        short = short + cycles[0].slots * kinds[long // cycles[0].slots]
+    rows = (jnp.asarray(c.rows if c.rows <= longest else 0, jnp.int32) for c in cycles)
+    return Position(t, gap, (short, long), tuple(rows), phases)  # type: ignore[arg-type]
+
+
+def by_count(
+    layout: Layout, periods: tuple[Array, Array], number: Array, dtype: jnp.dtype
+) -> Position:
+    """Return the position of a row of a stream without times; ``number`` is that of the row."""
+    numbers = number + jnp.arange(layout.horizon + 1, dtype=jnp.int32)
+    slots = tuple(numbers % jnp.maximum(period, 1) for period in periods)
+    phases = tuple(
+        numbers_of[0].astype(dtype) / jnp.maximum(period, 1).astype(dtype)
+        for numbers_of, period in zip(slots, periods, strict=True)
+    )
+    return Position(number.astype(dtype), jnp.ones((), jnp.int32), slots, periods, phases)  # type: ignore[arg-type]

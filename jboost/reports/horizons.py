@@ -1,0 +1,137 @@
+"""The account of a forecaster's errors: by horizon, beside those of naive forecasts."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from jboost.reports.seasons import LONGEST, seasons_of
+from jboost.reports.spans import as_text, from_text
+from jboost.running.blocks import Block
+
+LAST = "last value"
+
+
+class Horizons:
+    """Errors of forecasts, and of naive forecasts of the same answers, by horizon.
+
+    The naive forecasts are the last value at the row of the forecast, and where rows have times at
+    a regular ``step``, in microseconds, the answer whole days or weeks before. ``name`` is what the
+    model is called.
+
+    >>> account = Horizons("mine", 2)
+    >>> d = np.array([1.0, 2.0, 4.0])
+    >>> due = np.array([[np.nan, np.nan], [1.5, np.nan], [3.0, 2.0]])
+    >>> account.add(Block(0, d, np.zeros((3, 2)), np.zeros(3, bool), due=due))
+    >>> {name: mae.tolist() for name, mae in account.mae_by_horizon.items()}
+    {'mine': [0.75, 2.0], 'last value': [1.5, 3.0]}
+    """
+
+    def __init__(self, name: str, horizon: int, step: int = 0):
+        self.name, self.horizon, self.step = name, horizon, step
+        self.seasons = seasons_of(step)
+        shape = len(self.names), horizon
+        self.squares, self.sizes = np.zeros(shape), np.zeros(shape)  # sums of errors
+        self.answers = np.zeros(horizon)  # how many answers came
+        self.inside, self.bounded, self.widths = (np.zeros(horizon) for _ in range(3))
+        self.rows = 0  # how many answers were learned
+        self._slots, self._values = np.zeros(0, np.int64), np.zeros(0)  # of the latest answers
+        self.last = np.zeros((3, horizon))  # the latest forecast, its low and high ends
+        self.recent = np.zeros(0)  # the latest answers, for a picture
+
+    @property
+    def names(self) -> list[str]:
+        """What the model and the naive forecasts are called."""
+        return [self.name, LAST, *(f"{season} before" for season in self.seasons)]
+
+    @property
+    def mse(self) -> dict[str, float]:
+        """The mean squared error over all pairs of a forecast and its answer, by name."""
+        return dict(zip(self.names, self._over_all(self.squares), strict=True))
+
+    @property
+    def mae(self) -> dict[str, float]:
+        """The mean absolute error over all pairs, by name."""
+        return dict(zip(self.names, self._over_all(self.sizes), strict=True))
+
+    @property
+    def mae_by_horizon(self) -> dict[str, np.ndarray]:
+        """The mean absolute error of each horizon, (H,), by name; NaN where no answer came."""
+        counts = np.where(self.answers > 0, self.answers, np.nan)
+        return dict(zip(self.names, self.sizes / counts, strict=True))
+
+    @property
+    def coverage(self) -> np.ndarray:
+        """The part of the answers inside the intervals, of each horizon, (H,); NaN without any."""
+        return self.inside / np.where(self.bounded > 0, self.bounded, np.nan)
+
+    def add(self, block: Block, slots: np.ndarray | None = None) -> None:
+        """Count a block; ``slots`` are the numbers of the steps at which its rows are."""
+        d, due = block.targets.astype(np.float64), block.due
+        if due is None:
+            raise TypeError("the block is of a model that does not forecast")
+        due = due.astype(np.float64)
+        learned = block.scored & ~block.skipped
+        if slots is None:
+            slots = self.rows + np.cumsum(learned) - 1
+        seen = (np.append(self._slots, slots[learned]), np.append(self._values, d[learned]))
+        there = learned[:, None] & ~np.isnan(due)
+        ahead = np.arange(1, self.horizon + 1)
+        last = _at(*seen, slots[:, None] - ahead, d[:, None])
+        naive = [last]
+        for rows in self.seasons.values():
+            naive.append(_at(*seen, slots[:, None] - rows * -(-ahead // rows), last))
+        for i, estimate in enumerate([due, *naive]):
+            e = np.where(there, estimate - d[:, None], 0)
+            self.squares[i] += (e**2).sum(axis=0)
+            self.sizes[i] += np.abs(e).sum(axis=0)
+        self.answers += there.sum(axis=0)
+        if block.observed is not None:
+            low, high = (block.observed[name].astype(np.float64) for name in ("low", "high"))
+            bounded = there & np.isfinite(high - low)
+            self.inside += (bounded & (low <= d[:, None]) & (d[:, None] <= high)).sum(axis=0)
+            self.bounded += bounded.sum(axis=0)
+            self.widths += np.where(bounded, high - low, 0).sum(axis=0)
+            h = block.observed["half_width"][-1].astype(np.float64)
+            y = block.prediction[-1].astype(np.float64)
+            self.last = np.stack([y, y - h, y + h])
+        self.rows += int(learned.sum())
+        most = LONGEST + self.horizon
+        self._slots, self._values = (values[-most:] for values in seen)
+        self.recent = self._values[-2 * self.horizon :]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the account as JSON can hold it."""
+        arrays = {name: as_text(getattr(self, name)) for name in _ARRAYS}
+        fixed = {"name": self.name, "horizon": self.horizon, "step": self.step, "rows": self.rows}
+        return fixed | arrays | {"slots": self._slots.tolist(), "values": as_text(self._values)}
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Self:
+        """Return the account that :meth:`as_dict` described."""
+        account = cls(str(saved["name"]), int(saved["horizon"]), int(saved["step"]))
+        for name in _ARRAYS:
+            old = getattr(account, name)
+            new = from_text(saved[name])
+            setattr(account, name, new if name == "recent" else new.reshape(old.shape))
+        account.rows = int(saved["rows"])
+        account._slots = np.array(saved["slots"], np.int64)
+        account._values = from_text(saved["values"])
+        return account
+
+    def _over_all(self, sums: np.ndarray) -> list[float]:
+        return (sums.sum(axis=1) / (self.answers.sum() or np.nan)).tolist()
+
+
+_ARRAYS = ("squares", "sizes", "answers", "inside", "bounded", "widths", "last", "recent")
+
+
+def _at(slots: np.ndarray, values: np.ndarray, asked: np.ndarray, otherwise: np.ndarray) -> Any:
+    """Return the last value at each slot that is asked for; ``otherwise`` where there is none."""
+    if not len(slots):
+        return np.broadcast_to(otherwise, asked.shape)
+    order = np.argsort(slots, kind="stable")
+    at = np.searchsorted(slots[order], asked, side="right") - 1
+    found = order[np.maximum(at, 0)]
+    there = (at >= 0) & (slots[found] == asked)
+    return np.where(there, values[found], otherwise)

@@ -1,0 +1,121 @@
+"""`jboost run --horizon` and `jboost forecast`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jboost as jb
+from jboost.checkpoints import checkpoint
+from jboost.cli import main
+from jboost.files import lines as text_lines
+
+pytest.importorskip("pyarrow")
+
+ROWS, H = 400, 4
+RUN = ["--target", "y", "--time", "when", "--horizon", str(H)]
+
+
+def lines() -> list[str]:
+    rng = np.random.default_rng(3)
+    times = np.datetime64("2024-03-01T00") + 6 * np.arange(ROWS + H) * np.timedelta64(1, "h")
+    plan = rng.random(ROWS + H) < 0.3
+    y = 50 + 10 * np.sin(np.arange(ROWS + H) * np.pi / 2) + 8 * plan + rng.normal(size=ROWS + H)
+    return [f"{t},{int(p)},{v:.3f}" for t, p, v in zip(times, plan, y, strict=True)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: Any) -> Path:
+    """A folder with the whole file, its two halves, and the rows that follow, without answers."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(text_lines, "BLOCK_BYTES", 3000)
+    rows = lines()
+    files = {"all": rows[:ROWS], "one": rows[:250], "two": rows[250:ROWS]}
+    files["future"] = [line.rpartition(",")[0] + "," for line in rows[ROWS:]]
+    for name, part_of in files.items():
+        text = "\n".join(["when,plan,y", *part_of]) + "\n"
+        (tmp_path / f"{name}.csv").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def forecasts(path: str) -> tuple[list[str], np.ndarray]:
+    head, *rows = Path(path).read_text().splitlines()
+    cells = [row.split(",") for row in rows]
+    return head.split(","), np.array(cells)
+
+
+def test_forecasts_are_written_for_each_row_and_horizon(folder: Path, capsys: Any) -> None:
+    words = ["--predictions", "out.csv", "--report", "r.html", "--plot", "p.png"]
+    assert main(["run", "all.csv", *RUN, "--intervals", "0.8", *words]) == 0
+    head, cells = forecasts("out.csv")
+    assert head == ["row", "when", "horizon", "for", "prediction", "lower", "upper"]
+    assert cells.shape == (ROWS * H, 7)
+    assert cells[5].tolist()[:4] == ["2", "2024-03-01T06", "2", "2024-03-01T18:00:00"]
+    shown = capsys.readouterr()
+    names = [line.split("  ")[0] for line in shown.out.splitlines()]
+    assert names == ["", "forecast", "last value", "a day before", "a week before"]
+    assert "0.8 intervals: " in shown.err and "pairs of a forecast and its answer" in shown.err
+    assert "By horizon" in Path("r.html").read_text() and Path("p.png").stat().st_size > 1000
+
+    y = np.array([float(line.rpartition(",")[2]) for line in lines()[:ROWS]])
+    prediction = cells[:, 4].astype(float).reshape(ROWS, H)
+    errors = np.concatenate([prediction[:-h, h - 1] - y[h:] for h in range(1, H + 1)])
+    assert float(shown.out.splitlines()[1].split()[1]) == pytest.approx(
+        np.mean(errors**2), rel=1e-3
+    )
+
+
+def test_a_run_goes_on_with_new_rows_and_is_the_same_run(folder: Path, capsys: Any) -> None:
+    assert (
+        main(["run", "all.csv", *RUN, "--checkpoint", "all.run", "--predictions", "all.out"]) == 0
+    )
+    assert main(["run", "one.csv", *RUN, "--checkpoint", "k.run", "--predictions", "k.out"]) == 0
+    whole = capsys.readouterr().out.splitlines()[:5]
+    words = ["--checkpoint", "k.run", "--append", "--predictions", "k.out"]
+    assert main(["run", "two.csv", *words]) == 0
+    assert capsys.readouterr().out.splitlines() == whole
+    assert Path("k.out").read_bytes() == Path("all.out").read_bytes()
+    assert main(["forecast", "k.run"]) == 0
+    printed = [line.split(",") for line in capsys.readouterr().out.splitlines()]
+    assert printed[0] == ["horizon", "for", "prediction"]
+    last = forecasts("all.out")[1][-H:]
+    assert [row[1:] for row in printed[1:]] == last[:, [3, 4]].tolist()
+    assert main(["run", "two.csv", *words, "--horizon", "9"]) == 2
+    assert "forecasts 4 rows ahead, and --horizon is 9" in capsys.readouterr().err
+    assert main(["predict", "k.run", "two.csv"]) == 2
+    assert "jboost forecast k.run" in capsys.readouterr().err
+
+
+def test_known_columns_come_from_the_rows_that_follow(folder: Path, capsys: Any) -> None:
+    words = ["--known", "plan", "--checkpoint", "k.run", "--predictions", "k.out"]
+    assert main(["run", "all.csv", *RUN, *words]) == 0
+    known = float(capsys.readouterr().out.splitlines()[1].split()[3])
+    assert main(["run", "all.csv", *RUN]) == 0
+    assert known < 0.8 * float(capsys.readouterr().out.splitlines()[1].split()[3])
+
+    content = checkpoint.read("k.run")
+    model, rows = content.model, lines()
+    assert isinstance(model, jb.Forecast) and model.known == (20,)
+    plan = np.array([[float(row.split(",")[1])] for row in rows[ROWS:]])
+    assert main(["forecast", "k.run", "future.csv"]) == 0
+    printed = [line.split(",") for line in capsys.readouterr().out.splitlines()[1:]]
+    expected = np.asarray(model.forecast(content.state, plan))
+    np.testing.assert_allclose([float(row[2]) for row in printed], expected, rtol=1e-6)
+    assert main(["forecast", "k.run", "one.csv"]) == 3
+    assert "has none of the 4 rows after the last row" in capsys.readouterr().err
+
+
+def test_wrong_words_are_one_sentence(folder: Path, capsys: Any) -> None:
+    for words, sentence in (
+        (["run", "all.csv", "--target", "y", "--known", "plan"], "pass --horizon H too"),
+        (["run", "all.csv", *RUN, "--known", "pan"], "did you mean 'plan'?"),
+        (["run", "all.csv", *RUN, "--known", "when"], "--known is no column of times"),
+        (["run", "all.csv", *RUN, "--set", "m=3"], "--set is for a --model"),
+        (["run", "all.csv", *RUN, "--key", "plan"], "--horizon and --key do not go together"),
+        (["forecast", "all.csv"], "all.csv"),
+    ):
+        assert main(words) in (1, 2, 3)
+        assert sentence in capsys.readouterr().err

@@ -1,0 +1,223 @@
+"""`jboost run --key`: every key as by itself, in every format, killed, with hostile tables."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import jboost as jb
+from jboost.cli import main
+from jboost.fleets import shards
+
+MODEL = ["--target", "y", "--key", "sensor", "--model", "bsgd_ru", "--set", "m=3"]
+ROWS = 600
+
+
+def table(rows=ROWS, keys=7):
+    rng = np.random.default_rng(0)
+    key, x = rng.integers(0, keys, rows), rng.normal(size=(rows, 2)).round(3)
+    y = (x[:, 0] * (1 + key) - x[:, 1]).round(3)
+    names = pa.array([f"s{k}" for k in key])
+    return pa.table({"sensor": names, "a": x[:, 0], "b": x[:, 1], "y": y})
+
+
+def write_csv(path, rows):
+    names = rows.column_names
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(names)
+        writer.writerows([row[name] for name in names] for row in rows.to_pylist())
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_csv("t.csv", table())
+    return tmp_path
+
+
+def predictions(path="p.csv"):
+    with open(path, newline="") as file:
+        return [*csv.DictReader(file)]
+
+
+def test_each_key_is_a_run_by_itself_and_the_table_counts_all(folder, capsys):
+    assert main(["run", "t.csv", *MODEL, "--predictions", "p.csv", "--keys", "k.csv"]) == 0
+    shown = capsys.readouterr()
+    lines = shown.out.splitlines()
+    assert [line.split("  ")[0] for line in lines] == ["", "bsgd_ru", "running mean", "last value"]
+    rows = predictions()
+    assert [row["row"] for row in rows[:2]] == ["1", "2"] and "sensor" in rows[0]
+    gaps = [(float(r["target"]) - float(r["prediction"])) ** 2 for r in rows]
+    assert float(lines[1].split()[1]) == pytest.approx(np.mean(gaps), rel=1e-4)
+    by_key = {}
+    for row, gap in zip(rows, gaps, strict=True):
+        by_key.setdefault(row["sensor"], []).append(gap)
+    errors = predictions("k.csv")
+    assert [int(row["rows"]) for row in errors] == [len(by_key[row["key"]]) for row in errors]
+    means = [float(row["mse"]) for row in errors]
+    np.testing.assert_allclose(means, [np.mean(by_key[row["key"]]) for row in errors], rtol=1e-5)
+    assert means == sorted(means, reverse=True) and len(errors) == 7
+    assert f"largest error: {errors[0]['key']}: MSE" in shown.err
+    last, controls = {}, []
+    for row in rows:
+        d = float(row["target"])
+        controls.append((d - last.get(row["sensor"], 0.0)) ** 2)
+        last[row["sensor"]] = d
+    assert float(lines[3].split()[2]) == pytest.approx(np.mean(controls), rel=1e-4)
+    # A file with the rows of one key alone has the same predictions.
+    write_csv("one.csv", table().filter(pa.compute.equal(table()["sensor"], "s3")))
+    assert main(["run", "one.csv", *MODEL, "--predictions", "one.p.csv"]) == 0
+    alone = [row["prediction"] for row in predictions("one.p.csv")]
+    assert alone == [row["prediction"] for row in rows if row["sensor"] == "s3"]
+
+
+def test_every_format_gives_the_same_predictions(folder, monkeypatch):
+    os.mkdir("parts")
+    for part in range(3):
+        pq.write_table(table()[200 * part : 200 * part + 200], f"parts/{part}.parquet")
+    lines = "".join(json.dumps(row) + "\n" for row in table().to_pylist())
+    Path("t.jsonl").write_text(lines)
+    pq.write_table(table(), "t.parquet")
+    assert main(["run", "t.csv", *MODEL, "--predictions", "p.csv"]) == 0
+    expected = [row["prediction"] for row in predictions()]
+    for name in ("parts", "t.jsonl", "t.parquet"):
+        assert main(["run", name, *MODEL, "--predictions", f"{name}.p.csv"]) == 0
+        assert [row["prediction"] for row in predictions(f"{name}.p.csv")] == expected
+    with open("t.csv", "rb") as file:
+        command = [sys.executable, "-m", "jboost.cli", "run", "-", *MODEL, "--predictions", "-"]
+        environment = os.environ | {"PYTHONPATH": str(Path(jb.__file__).parents[1])}
+        done = subprocess.run(command, stdin=file, capture_output=True, env=environment, check=True)
+    assert [line.split(",")[-1] for line in done.stdout.decode().splitlines()[1:]] == expected
+
+
+SLOWLY = """
+import sys, time
+from jboost.files import lines as text_lines
+from jboost.files import predictions
+from jboost.cli import main
+text_lines.BLOCK_BYTES = 2_000
+write = predictions.Predictions.write
+def slowly(self, *rest, **more):
+    write(self, *rest, **more)
+    time.sleep(0.03)
+predictions.Predictions.write = slowly
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_killed_and_resumed_is_the_same_run(folder):
+    """The short version of experiments/bench/kill.py --keys."""
+    whole = ["run", "t.csv", *MODEL, "--every", "2"]
+    assert main([*whole, "--checkpoint", "whole", "--predictions", "whole.csv"]) == 0
+    command = [sys.executable, "-c", SLOWLY, *whole, "--checkpoint", "c", "--predictions", "o.csv"]
+    environment = os.environ | {"PYTHONPATH": str(Path(jb.__file__).parents[1])}
+    for lines in (250, None):
+        process = subprocess.Popen([*command, "--resume"], env=environment)
+        while lines and process.poll() is None:
+            time.sleep(0.01)
+            if Path("o.csv").exists() and Path("o.csv").read_bytes().count(b"\n") > lines:
+                process.send_signal(signal.SIGKILL)
+                assert process.wait() == -signal.SIGKILL
+                assert 0 < shards.read_manifest("c")[0]["position"]["row"] < ROWS
+        process.wait()
+    assert process.returncode == 0
+    assert Path("o.csv").read_bytes() == Path("whole.csv").read_bytes()
+    assert main([*whole, "--checkpoint", "c", "--resume"]) == 0  # nothing is left to learn
+    (left,), (right,) = ([*Path(name).glob("shard-*")] for name in ("c", "whole"))
+    for name in ("words", "names"):
+        np.testing.assert_array_equal(np.load(left)[name], np.load(right)[name])
+    np.testing.assert_allclose(np.load(left)["column mean_mse"], np.load(right)["column mean_mse"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.drop(["sensor"]), "t.parquet has no column 'sensor'; it has 'a', 'b', 'y'"),
+        (
+            lambda t: t.set_column(0, "sensor", pa.array([*t["sensor"].to_pylist()[:-1], None])),
+            "row 600 of t.parquet has no 'sensor'; give it a key, or pass --bad-rows skip",
+        ),
+        (
+            lambda t: t.set_column(0, "sensor", t["a"]),
+            "t.parquet: the column 'sensor' must be text, bytes, whole numbers",
+        ),
+    ],
+    ids=["no key column", "null key", "float keys"],
+)
+def test_hostile_tables_get_a_sentence(folder, capsys, change, message):
+    pq.write_table(change(table()), "t.parquet")
+    assert main(["run", "t.parquet", *MODEL]) == 3
+    assert message in capsys.readouterr().err
+
+
+def test_rows_without_a_key_can_be_left_out(folder, capsys):
+    keys = [None if i % 100 == 5 else k for i, k in enumerate(table()["sensor"].to_pylist())]
+    pq.write_table(table().set_column(0, "sensor", pa.array(keys)), "t.parquet")
+    arguments = ["run", "t.parquet", *MODEL, "--bad-rows", "skip", "--predictions", "p.csv"]
+    assert main(arguments) == 0
+    assert "600 rows of 7 keys, 6 without a key" in capsys.readouterr().err
+    assert len(predictions()) == 600
+
+
+def test_a_bad_key_loses_nothing_that_was_learned(folder, capsys):
+    rows = table(1_000)
+    keys = [*rows["sensor"].to_pylist()[:-1], None]
+    pq.write_table(rows.set_column(0, "sensor", pa.array(keys)), "t.parquet", row_group_size=500)
+    assert main(["run", "t.parquet", *MODEL, "--checkpoint", "run", "--every", "1"]) == 3
+    pq.write_table(rows, "t.parquet", row_group_size=500)
+    assert main(["run", "t.parquet", *MODEL, "--checkpoint", "run", "--resume"]) == 0
+    assert "1,000 rows of 7 keys" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--key", "y"], "--key is 'y', which has another role"),
+        (["--plot", "p.png"], "--plot does not go with --key"),
+        (["--checkpoint", "t.csv"], "t.csv is a file; with --key the run is kept in a folder"),
+        (["--resume"], "--resume needs the --checkpoint to go on from"),
+    ],
+)
+def test_wrong_options_are_refused(folder, capsys, arguments, message):
+    assert main(["run", "t.csv", *MODEL, *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_run_is_not_overwritten(folder, capsys):
+    assert main(["run", "t.csv", *MODEL, "--checkpoint", "run"]) == 0
+    assert main(["run", "t.csv", *MODEL, "--checkpoint", "run"]) == 2
+    assert "run holds a run already; pass --resume" in capsys.readouterr().err
+    assert main(["run", "t.csv", "--target", "y", "--checkpoint", "run"]) == 2
+    assert "run is a folder; a run without --key is kept in a file" in capsys.readouterr().err
+    assert main(["run", "t.csv", "--target", "y", "--keys", "k.csv"]) == 2
+
+
+def test_a_forecast_for_each_key(folder, capsys):
+    rng = np.random.default_rng(1)
+    with open("f.csv", "w") as file:
+        file.write("sensor,a,y\n")
+        for t in range(60):
+            for k in range(2):
+                file.write(f"s{k},{rng.normal():.3f},{(k + 1) * (t % 3)}\n")
+    wishes = ["--target", "y", "--key", "sensor", "--model", "nlms", "--horizon", "2"]
+    assert main(["run", "f.csv", *wishes, "--predictions", "p.csv", "--checkpoint", "run"]) == 0
+    assert "0." in capsys.readouterr().out.splitlines()[1]
+    rows = predictions()
+    assert [(row["key"], row["horizon"]) for row in rows] == [
+        ("s0", "1"), ("s0", "2"), ("s1", "1"), ("s1", "2")
+    ]  # fmt: skip
+    assert main(["run", "f.csv", *wishes[:-1], "3", "--checkpoint", "run", "--resume"]) == 2
+    assert "the run to go on with has --horizon 2" in capsys.readouterr().err
+    kept = jb.Fleet(jb.Forecast(jb.NLMS(0.1), 2), 1)
+    with pytest.raises(jb.CheckpointError, match="is of another fleet"):
+        kept.load("run")

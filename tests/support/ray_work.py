@@ -1,0 +1,79 @@
+"""A fleet over two actors of Ray, one of which is killed; tests/fleets/test_ray.py runs it."""
+
+import os
+import signal
+import tempfile
+
+import jax
+import numpy as np
+import ray
+
+import jboost as jb
+from jboost.fleets.ray import Fleet
+
+MODEL, KEY, R = jb.bsgd_ru(3, target_mse=0.1, step_size=0.1), jax.random.key(1), 2
+
+
+def same(left, right):
+    pairs = zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True)
+    return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
+
+
+def block(seed, n=64):
+    rng = np.random.default_rng(seed)
+    names = [("shop", int(i)) for i in rng.integers(0, 20, n)]
+    return names, rng.normal(size=(n, R)), rng.normal(size=n)
+
+
+def main():
+    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+    blocks = [block(seed) for seed in range(7)]
+    alone = jb.Fleet(MODEL, R, key=KEY)
+    expected, state = [], alone.init()
+    for each in blocks:
+        state, trace = alone.run(state, *each)
+        expected.append(trace)
+    fleet = Fleet(MODEL, R, key=KEY, workers=2, every=2)
+    assert len({*fleet.processes()}) == 2
+    now, traces, old = fleet.init(), [], None
+    for number, each in enumerate(blocks[:5]):
+        if number == 1:
+            old = now  # it will not be saved
+        if number == 3:  # after a save, and a block that was not saved
+            os.kill(fleet.processes()[0], signal.SIGKILL)
+        now, trace = fleet.run(now, *each)
+        traces.append(trace)
+    further = [*fleet.run_blocks(now, iter(blocks[5:]))]
+    now, traces = further[-1][0], [*traces, *(trace for _, trace in further)]
+    assert same(traces, expected), "predictions differ"
+    names = alone.names(state)
+    assert same(fleet.states(now, names), alone.states(state)), "states differ"
+    assert sorted(fleet.names(now)) == sorted(names)
+    xs = np.ones((len(names), R))
+    assert same(fleet.predict(now, names, xs), alone.predict(state, names, xs))
+    try:
+        fleet.predict(old, names, xs)
+        raise AssertionError("an old state outlived its worker")
+    except ValueError as error:
+        assert "state died with a worker" in str(error), error
+    with tempfile.TemporaryDirectory() as folder:
+        fleet.save(folder, now, position={"offset": 7})
+        fewer = Fleet(MODEL, R, key=KEY, workers=1)
+        loaded = fewer.load(folder)
+        assert loaded.position == {"offset": 7} and loaded.rows == 7 * 64
+        assert same(fewer.states(loaded, names), alone.states(state)), "loaded states differ"
+    hostile = {
+        "xs must have 2 columns": (["a"], [[1.0]], [1.0]),
+        "names must not be missing": ([None], [[1.0, 1.0]], [1.0]),
+    }
+    for message, wrong in hostile.items():
+        try:
+            fleet.run(now, *wrong)
+            raise AssertionError("accepted")
+        except ValueError as error:
+            assert message in str(error), error
+    print("same bits")
+
+
+if __name__ == "__main__":
+    main()
