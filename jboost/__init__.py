@@ -67,9 +67,12 @@ from jboost.transforms import (
     Volterra,
 )  # fmt: skip
 from jboost.transforms.pipelines import pipeline
+from jboost.wrappers import detectors as detectors
+from jboost.wrappers import flags as flags
 from jboost.wrappers import intervals as intervals
 from jboost.wrappers.change import OnChange
 from jboost.wrappers.delayed import Delayed, Pending
+from jboost.wrappers.flags import Flags
 from jboost.wrappers.intervals import Intervals
 from jboost.wrappers.memory import GrowingMemory
 from jboost.wrappers.robust import Huber
@@ -129,13 +132,13 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "BOA", "EWA", "NLMS", "NSGD", "SGD", "AffineProjection", "Bias", "BoostedTrees", "Budget",
-    "Calendar", "DataReuse", "Delayed", "Fleet", "Forecast", "ForwardNewton", "GaussNewton",
-    "Gradient", "GrowingMemory", "Huber", "Impute", "Intervals", "Lags", "Learner", "MLPoly",
-    "Newton", "OnChange", "Past", "Pending", "PiecewiseLinear", "PoissonReuse", "Polynomial",
-    "RandomFourier", "RandomUpdate", "Refined", "Replay", "Scale", "ScaleAlike", "ScaleTarget",
-    "Scored", "Select", "SelfTuning", "SignSignLMS", "Transform", "Uniform", "VariableStepLMS",
-    "Volterra", "WeightColumn", "Weighted", "ase", "auto", "bnm_dr", "bnm_ru", "bnm_wu",
-    "boost", "bpl_dr", "bpl_ru", "bpl_wu", "bsgd_dr", "bsgd_ru", "bsgd_wu", "cache", "datasets",
-    "explain", "export", "hypergradient", "load", "model", "mse", "pipeline", "run", "save",
-    "static", "streams", "sweep", "targets", "theory", "tune",
+    "Calendar", "DataReuse", "Delayed", "Flags", "Fleet", "Forecast", "ForwardNewton",
+    "GaussNewton", "Gradient", "GrowingMemory", "Huber", "Impute", "Intervals", "Lags", "Learner",
+    "MLPoly", "Newton", "OnChange", "Past", "Pending", "PiecewiseLinear", "PoissonReuse",
+    "Polynomial", "RandomFourier", "RandomUpdate", "Refined", "Replay", "Scale", "ScaleAlike",
+    "ScaleTarget", "Scored", "Select", "SelfTuning", "SignSignLMS", "Transform", "Uniform",
+    "VariableStepLMS", "Volterra", "WeightColumn", "Weighted", "ase", "auto", "bnm_dr", "bnm_ru",
+    "bnm_wu", "boost", "bpl_dr", "bpl_ru", "bpl_wu", "bsgd_dr", "bsgd_ru", "bsgd_wu", "cache",
+    "datasets", "explain", "export", "hypergradient", "load", "model", "mse", "pipeline", "run",
+    "save", "static", "streams", "sweep", "targets", "theory", "tune",
 ]  # fmt: skip

@@ -27,9 +27,9 @@ PAPER = (
 )
 BENCH = (
     *("accuracy", "accuracy_peers", "auto_streams", "baselines", "combiners", "explanations"),
-    *("filters", "fleets", "forecast", "intervals", "keys", "losses", "nonlinear", "prediction"),
-    *("real_streams", "serve_faults", "serve_load", "soak", "speed", "sweeps", "tree_weights"),
-    *("tuning",),
+    *("filters", "flags", "fleets", "forecast", "intervals", "keys", "losses", "nonlinear"),
+    *("prediction", "real_streams", "serve_faults", "serve_load", "soak", "speed", "sweeps"),
+    *("tree_weights", "tuning"),
 )
 SCRIPTS = (*(f"paper/{name}.py" for name in PAPER), *(f"bench/{name}.py" for name in BENCH))
 DRAWN = [path.relative_to(FOLDER) for path in sorted(FOLDER.glob("*/results/*.png"))]

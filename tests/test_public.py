@@ -61,6 +61,7 @@ NAMES = [
     "hypergradient",
     "tune",
     "boost",
+    "Flags",
     "AffineProjection",
     "SignSignLMS",
     "VariableStepLMS",

@@ -51,6 +51,7 @@ class Outcome:
     unused: list[int] = field(default_factory=list)  # inputs without a usable number so far
     begins: int = 0  # how many rows of the stream came before the first of this file
     bad: int = 0  # how many rows could not be read
+    events: dict[str, int] = field(default_factory=dict)  # how many there were, by name
     _rows_before: int = 0  # learned by an earlier run
     _began: float = 0.0
 
@@ -101,7 +102,7 @@ class Outcome:
         accounts["importance"] = self.importance
         saved = {name: account and account.as_dict() for name, account in accounts.items()}
         saved |= {"missing": self.missing, "name": self.name, "file": self.file}
-        saved |= {"begins": self.begins, "bad": self.bad}
+        saved |= {"begins": self.begins, "bad": self.bad, "events": dict(self.events)}
         return saved | {"columns": self.columns.as_dict()}
 
     @property
@@ -153,6 +154,9 @@ def show(done: Outcome, *, on_stderr: bool) -> None:
         say(coverage_text(done.bands))
     if done.importance is not None:
         say(importance_text(done.importance, done.columns))
+    if done.events:
+        counts = [f"{count:,} {name}" for name, count in done.events.items() if count]
+        say(f"events: {', '.join(counts) or 'none'}")
     for sentence in advice(done):
         say(sentence)
     print_table(table(done), on_stderr=on_stderr)

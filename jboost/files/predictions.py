@@ -6,9 +6,9 @@
 
 ``row`` counts from 1. The time and the ids of a row, where there are any, follow. A missing target
 is empty. With intervals there are two more columns, lower and upper: −inf and inf before the first
-answer. More columns of numbers can follow. Forecasts have a line for each row and horizon: row, its
-time and ids, horizon, the time that the forecast is ``for`` where rows have times, prediction,
-lower and upper. Each number has the fewest digits that read as the same float. A file whose name
+answer. Forecasts have a line for each row and horizon: row, its time and ids, horizon, the time
+that the forecast is ``for`` where rows have times, prediction, lower and upper. More columns of
+numbers can follow. Each number has the fewest digits that read as the same float. A file whose name
 ends in .jsonl or .ndjson has JSON lines instead, in which what is missing or infinite is null.
 """
 

@@ -53,18 +53,18 @@ class ErrorScale(NamedTuple):
 
     def offset(self, e: Array) -> Array:
         """Return v of an error, the logarithm of its size over the usual size; 0 for the first."""
-        return jnp.where(self.known, jnp.clip(_log(e) - self.log, -FARTHEST, FARTHEST), 0)
+        return jnp.where(self.known, jnp.clip(log_size(e) - self.log, -FARTHEST, FARTHEST), 0)
 
     def after(self, e: Array, memory: ArrayLike) -> "ErrorScale":
         """Return the scale after one more error; an error of 0 leaves it as it was."""
         n = self.samples + 1  # in float32 this ends at 2²⁴, long after 1/N is the larger gain
         a = jnp.maximum(gain(n), 1 / jnp.asarray(memory, n.dtype))
-        log = jnp.where(self.known, self.log + a * self.offset(e), _log(e))
+        log = jnp.where(self.known, self.log + a * self.offset(e), log_size(e))
         counts = e != 0
         return ErrorScale(jnp.where(counts, n, self.samples), jnp.where(counts, log, self.log))
 
 
-def _log(e: Array) -> Array:
+def log_size(e: Array) -> Array:
     """Return log|e|, for e = 0 that of the smallest number there is."""
     size = jnp.abs(e)
     tiny = jnp.finfo(size.dtype).tiny

@@ -25,7 +25,7 @@ RUN = ["run", "data.csv", "--target", "y", "--model", "nlms"]
 SWEEP = ["sweep", "data.csv", "--target", "y", "--model", "nlms", "--grid", "step_size=0.1,0.2"]
 # The options that write a file, with a name that each of them takes.
 OUTPUTS = {"--checkpoint": "o", "--predictions": "o", "--explain": "o", "--plot": "o.svg"}
-OUTPUTS |= {"--report": "o.html"}
+OUTPUTS |= {"--report": "o.html"}  # --events is opened as --explain is, by the same checks
 KINDS = ["same", "absolute", "around", "through a linked folder", "link", "hard link"]
 CASES = [
     *((RUN, *pair, kind) for pair in itertools.combinations(OUTPUTS, 2) for kind in KINDS

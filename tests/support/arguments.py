@@ -15,6 +15,7 @@ import jboost as jb
 from jboost.boosting.emphasis import Emphasis
 from jboost.core.losses import Loss
 from jboost.core.pytree import MODELS
+from jboost.wrappers.detectors import ChangeDetector
 
 KEY = jax.random.key(0)
 XS = np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32)
@@ -90,6 +91,8 @@ def runnable(cls, **settings):
         return jb.pipeline(part, SGD)
     if isinstance(part, jb.metrics.Metric):
         return jb.Scored(jb.Intervals(SGD) if part.of_intervals else SGD, part)
+    if isinstance(part, ChangeDetector):
+        return jb.Flags(SGD, detector=part)
     if isinstance(part, Loss):
         return jb.SGD(0.1, loss=part)
     return part

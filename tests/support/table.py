@@ -176,10 +176,15 @@ WRAPPED = {
     "Budget, leverage": jb.Budget(jb.Newton(0.99, 0.1), rate=0.5, uncertainty="leverage"),
     "WeightColumn": jb.WeightColumn(jb.SGD(0.1)),
     "Intervals": jb.Intervals(jb.Newton(0.99, 0.1)),
+    "Flags": jb.Flags(jb.Newton(0.99, 0.1), rate=0.1),
+    "Flags, ADWIN": jb.Intervals(jb.Flags(jb.SGD(0.1), detector=jb.detectors.ADWIN(clock=4))),
     "Intervals, quantiles": jb.intervals.from_quantiles(
         lambda tau: jb.NLMS(0.5, loss=jb.losses.pinball(tau))
     ),
     "OnChange": jb.OnChange(jb.Newton(0.99, 0.1), "inflate", threshold=1.0, warm_up=2),
+    "OnChange, ADWIN": jb.OnChange(
+        jb.Newton(0.99, 0.1), "inflate", warm_up=2, detector=jb.detectors.ADWIN(clock=2)
+    ),
     "OnChange, restart": jb.OnChange(
         jb.pipeline(jb.Scale(), jb.RandomFourier(4), jb.ScaleTarget(jb.SGD(0.1))),
         "restart",
@@ -238,7 +243,7 @@ QUICK = {
     *("Scale, Bias, ScaleTarget", "Impute", "Lags", "boosted RandomFourier", "GaussNewton"),
     *("Delayed booster", "Huber", "Intervals", "OnChange", "Forecast"),
     *("SGD, pinball", "NLMS, poisson", "boosted SGD, pinball", "Intervals, quantiles"),
-    *("SignSignLMS", "VariableStepLMS", "AffineProjection"),
+    *("SignSignLMS", "VariableStepLMS", "AffineProjection", "Flags"),
 }
 
 
