@@ -29,6 +29,7 @@ from experiments.bench.serve_clients import (
 from experiments.shared.experiment import Experiment
 
 CLIENTS, BATCH = 16, 1000
+HOUR = 50 * 3600  # predictions: an hour of fifty a second
 MODEL = "bnm_wu"
 SERVE = ["-m", "jboost", "serve", "--model", MODEL, "--target", "y", "--rate", "1000000"]
 ECHO = [str(Path(__file__).with_name("serve_echo.py"))]
@@ -92,7 +93,7 @@ async def singles(port: int, count: int) -> dict[str, float]:
 def main(argv: Sequence[str] | None = None) -> None:
     experiment = Experiment(__file__, __doc__, argv, double=False)
     turns, count = experiment.size(7, 3), experiment.size(4000, 400)
-    number, long = experiment.size(40, 5), experiment.size(300_000, 2_000)
+    number, long = experiment.size(40, 5), experiment.size(HOUR, 2_000)
     rates: dict[str, list[float]] = {"jboost serve": [], "echo": []}
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -24,8 +24,11 @@ PAGES = (
     EXPERIMENTS / "bench" / "parts.md",
     EXPERIMENTS / "bench" / "speed.md",
     EXPERIMENTS / "bench" / "trust.md",
+    EXPERIMENTS / "guides" / "filters.md",
+    EXPERIMENTS / "guides" / "knowing.md",
     EXPERIMENTS / "guides" / "fleet_deployment.md",
     EXPERIMENTS / "guides" / "prediction.md",
+    EXPERIMENTS / "guides" / "serve.md",
     EXPERIMENTS / "guides" / "tuning.md",
 )
 BLOCK = re.compile(r"(<!-- begin: ([^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)

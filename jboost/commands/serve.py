@@ -11,7 +11,7 @@ from jboost.checkpoints import checkpoint
 from jboost.commands import options, terminal
 from jboost.commands.terminal import WRONG_USAGE, CommandError, explaining, option
 from jboost.core import extras
-from jboost.serving import members, service
+from jboost.serving import keys, members, service
 from jboost.serving.accounts import Account
 from jboost.serving.guard import Rules, hosts_for, is_loopback
 from jboost.serving.log import Limits
@@ -55,6 +55,8 @@ def add(commands: terminal.Subcommands) -> None:
     text = "where everything is kept; it is made if it is absent"
     option(parser, "--state", "DIR", text, Path, required=True)
     option(parser, "--target", "COL", "what a model that learns from nothing predicts")
+    text = "the field of a request that names its stream: a model for each key"
+    option(parser, "--key", "COL", text)
     options.add_model(parser)
     text = "also say between which bounds a part P of the answers lies, such as 0.9"
     option(parser, "--intervals", "P", text, terminal.fraction)
@@ -74,6 +76,8 @@ def add(commands: terminal.Subcommands) -> None:
     option(bounds, "--largest-body", "MB", text, whole(1, 1024), default=8)
     text = "columns of the first request, at most (default: 256)"
     option(bounds, "--most-features", "N", text, whole(1, 16_384), default=service.MOST_FEATURES)
+    text = "keys of a model, at most (default: 100000)"
+    option(bounds, "--most-keys", "N", text, whole(1), default=keys.MOST)
     text = "open questions of a model, at most (default: 100000); the oldest give way"
     option(bounds, "--most-questions", "N", text, whole(1), default=Limits().questions)
     text = "days that the server is up after which questions and ids are forgotten (default: 7)"
@@ -92,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
 
     rules = Rules(_token(args), hosts_for(args.host), args.rate, 2.0 * args.rate)
     limits = Limits(args.most_questions, age=args.expire * DAY)
-    chosen = service.Options(limits, args.most_features, args.every)
+    chosen = service.Options(limits, args.most_features, args.every, args.most_keys)
     adapters.compute_in_calling_thread()
     with explaining(f"{args.host}:{args.port} cannot be listened on"):
         listening = server.bind(args.host, args.port)
@@ -130,6 +134,8 @@ def _token(args: argparse.Namespace) -> str | None:
 
 def _add(args: argparse.Namespace, opened: Service) -> None:
     """Add the models that the command names and the folder does not hold yet."""
+    if args.key is not None and (args.runs or args.shadow):
+        raise CommandError("--key is for models that learn from nothing", WRONG_USAGE)
     with explaining("a model cannot be kept"), options.refusing(terminal.FAILED):
         for text in args.runs:
             path = Path(text)
@@ -159,10 +165,13 @@ def _add(args: argparse.Namespace, opened: Service) -> None:
 
 def _add_anew(args: argparse.Namespace, opened: Service) -> None:
     """Add the model that learns from nothing."""
+    if args.key is not None and (args.intervals is not None or args.key == args.target):
+        text = "--key goes with no --intervals, and names another column than --target"
+        raise CommandError(text, WRONG_USAGE)
     name = options.known_model(args.model)
     settings = {setting: str(value) for setting, value in args.set}
     asked: dict[str, Any] = {"name": name, "settings": settings, "seed": args.seed}
-    asked["intervals"] = args.intervals
+    asked |= {"intervals": args.intervals, "key": args.key}
     origin = {"anew": asked}
     before = opened.origin(name, name)
     if before is not None:

@@ -39,9 +39,13 @@ class Numbers(NamedTuple):
     instants: np.ndarray | None  # (n,) times of the rows, datetime64[us]
 
 
-def fixed(rows: Sequence[Features], target: str, most: int) -> Columns:
-    """Return the columns that the first rows show; ``most`` is how many there may be."""
-    names = [*dict.fromkeys(name for features in rows for name in features)]
+def fixed(rows: Sequence[Features], target: str, most: int, key: str | None = None) -> Columns:
+    """Return the columns that the first rows show.
+
+    ``most`` is how many there may be; the column ``key`` names the stream of a row, and is no
+    input.
+    """
+    names = [*dict.fromkeys(name for features in rows for name in features if name != key)]
     if not names:
         raise bad("features must have at least one column; the first request fixes the columns")
     if len(names) > most:
@@ -58,7 +62,7 @@ def fixed(rows: Sequence[Features], target: str, most: int) -> Columns:
         raise bad(str(error)) from None
     time = next((c for c in inputs if c.name == TIME and c.kind == "time"), None)
     time = time or next((c for c in inputs if c.kind == "time" and c.cycles != ("day",)), None)
-    return Columns(target, tuple(inputs), time)
+    return Columns(target, tuple(inputs), time, ids=() if key is None else (key,))
 
 
 def _recognised(name: str, values: list[Any]) -> Column:
@@ -72,7 +76,7 @@ def _recognised(name: str, values: list[Any]) -> Column:
         column = pa.chunked_array([pa.array(values, pa.int64() if whole else arrow)])
     except (pa.ArrowException, OverflowError):
         raise bad(f"a value of {shown(name)} is too large for a number") from None
-    time = time_formats.recognise(name, column, None, "", name == TIME, LABEL)
+    time = time_formats.recognise(name, column, None, "", False, LABEL)
     return time or describe(name, column, LABEL)
 
 

@@ -148,7 +148,7 @@ async def body_of(scope: Message, receive: Receive, budget: Budget) -> bytes:
 
 
 async def _read(content: bytes, kind: str, stream: Stream, *, learn: bool) -> Body:
-    names = {"time": stream.time, "target": stream.target}
+    names = {"time": stream.time, "target": stream.target, "key": stream.key}
     if len(content) > LARGE:
         return await asyncio.to_thread(rows.read, content, kind, learn=learn, **names)
     return rows.read(content, kind, learn=learn, **names)

@@ -40,7 +40,8 @@ def described(service: Service, stream: Stream) -> dict[str, Any]:
         "changes": [*stream.accounts[now.leader].changes.rows],
         "intervals": coverage(stream, now.leader),
         "shadows": [shadow(stream, label) for label in now.members if label != now.leader],
-        "open_questions": service.log.open.get(stream.name, 0),
+        "keys": None if stream.key is None else len(stream.errors.sums),
+        "open_questions": service.log.open(stream.name),
     }
 
 
@@ -128,7 +129,7 @@ def weights_of_columns(member: Member, rows: list[dict[str, Any]]) -> list[tuple
     rows = rows[-max(min(PROBES, MOST_PROBED // (len(inputs) + 1)), 2) :]
     if len(rows) < 2 or len(inputs) > MOST_PROBED // 4:
         return []
-    x = member.numbers(rows).x
+    x, keys = member.numbers(rows).x, member.keys(rows)
     with np.errstate(all="ignore"):
         mean = np.nan_to_num(np.nanmean(np.where(np.isnan(x).all(axis=0), 0, x), axis=0))
     probes, at = [x], 0
@@ -137,7 +138,8 @@ def weights_of_columns(member: Member, rows: list[dict[str, Any]]) -> list[tuple
         changed[:, at : at + column.width] = mean[at : at + column.width]
         probes.append(changed)
         at += column.width
-    estimates = member.predict(np.concatenate(probes)).prediction.astype(np.float64)
+    found = member.predict(np.concatenate(probes), keys * len(probes))
+    estimates = found.prediction.astype(np.float64)
     plain, *others = np.split(estimates, len(inputs) + 1)
     moved = np.array([np.mean((other - plain) ** 2) for other in others])
     shares = np.sqrt(np.nan_to_num(moved))
@@ -158,7 +160,7 @@ def gauges(service: Service) -> dict[str, list[tuple[dict[str, str], float]]]:
         put("answers_learned_total", stream.now.position, model=name)
         put("rows_learned_total", stream.now.leading.seen, model=name)
         put("predictions_total", stream.predictions, model=name)
-        put("open_questions", service.log.open.get(name, 0), model=name)
+        put("open_questions", service.log.open(name), model=name)
         put("served_mse", stream.served.mse, model=name)
         for index, (of, mse) in enumerate(tally.mse.items()):
             put("mse", mse, model=name, of=of if index else "model")

@@ -10,9 +10,10 @@ So neither a jump of the system's clock nor a night without the server makes a q
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,13 @@ CREATE TABLE IF NOT EXISTS log (
   number INTEGER PRIMARY KEY, stream TEXT NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL,
   rows TEXT NOT NULL);
 """
+ASK = """
+INSERT OR REPLACE INTO questions (stream, id, features, prediction, asked)
+SELECT ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM answered WHERE stream = ? AND id = ?)
+"""
+LISTED = "WHERE stream = ? AND id IN (SELECT value FROM json_each(?))"
+OPEN = f"SELECT id, features, prediction FROM questions {LISTED}"
+CLOSED = f"SELECT id FROM answered {LISTED}"
 COUNTS = "SELECT stream, count(*) FROM questions GROUP BY stream"
 BUSY = 5.0  # seconds that a reader from outside, such as the sqlite3 shell, may hold the file
 AT_ONCE = 1000  # rows of a table that are removed in one transaction: more would be felt
@@ -52,6 +60,13 @@ class Question(NamedTuple):
     id: str
     features: str  # JSON
     prediction: float | None  # the one that was returned; None if it was no number
+
+
+class Found(NamedTuple):
+    """What is there of some ids."""
+
+    questions: dict[str, Question]  # those that are open
+    answered: set[str]  # the ids of those that were answered
 
 
 class Entry(NamedTuple):
@@ -85,7 +100,8 @@ class Log:
         newest = "SELECT (SELECT max(asked) FROM questions), (SELECT max(answered) FROM answered)"
         before = (self.get("clock"), *self._db.execute(newest).fetchone())
         self._began = max(float(seconds or 0) for seconds in before) - time.monotonic()
-        self.open: dict[str, int] = dict(self._db.execute(COUNTS))  # questions, by stream
+        # By stream, a number that its open questions do not exceed.
+        self._at_most: dict[str, int] = dict(self._db.execute(COUNTS))
         self.dropped = 0  # questions that gave way or expired
 
     def close(self) -> None:
@@ -103,14 +119,12 @@ class Log:
     def transaction(self) -> Iterator[None]:
         """Commit what the ``with`` block does, or nothing of it if anything is raised."""
         self._db.execute("BEGIN IMMEDIATE")
-        counts = dict(getattr(self, "open", {}))
         try:
             yield
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-            self.open = counts
             raise
 
     def get(self, name: str) -> str | int | float | None:
@@ -122,47 +136,47 @@ class Log:
         """Keep a setting."""
         self._db.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
 
-    def is_answered(self, stream: str, name: str) -> bool:
-        """Return whether the question of that id was answered."""
-        return self._has("answered", stream, name)
+    def remove(self, name: str) -> None:
+        """Forget a setting."""
+        self._db.execute("DELETE FROM settings WHERE name = ?", (name,))
 
-    def _has(self, table: str, stream: str, name: str) -> bool:
-        query = f"SELECT 1 FROM {table} WHERE stream = ? AND id = ?"
-        return self._db.execute(query, (stream, name)).fetchone() is not None
+    def look_up(self, stream: str, names: Sequence[str]) -> Found:
+        """Return what is there of the questions of these ids, in as few statements as can be."""
+        listed = json.dumps(names)
+        found = {row[0]: Question(*row) for row in self._db.execute(OPEN, (stream, listed))}
+        if len(found) == len({*names}):  # what is open was not answered
+            return Found(found, set())
+        return Found(found, {row[0] for row in self._db.execute(CLOSED, (stream, listed))})
 
-    def question(self, stream: str, name: str) -> Question | None:
-        """Return the open question of that id."""
-        query = "SELECT id, features, prediction FROM questions WHERE stream = ? AND id = ?"
-        found = self._db.execute(query, (stream, name)).fetchone()
-        return found and Question(*found)
+    def open(self, stream: str) -> int:
+        """Return how many questions of a stream are open."""
+        query = "SELECT count(*) FROM questions WHERE stream = ?"
+        return self._db.execute(query, (stream,)).fetchone()[0]
 
-    def ask(self, stream: str, questions: Iterable[Question]) -> None:
+    def ask(self, stream: str, questions: Sequence[Question]) -> None:
         """Keep questions; one of the same id is replaced, one that was answered is not reopened."""
-        now, count = self.clock, self.open.get(stream, 0)
-        for name, features, prediction in questions:
-            if self._has("answered", stream, name):
-                continue
-            count += not self._has("questions", stream, name)
-            self._db.execute(
-                "INSERT OR REPLACE INTO questions (stream, id, features, prediction, asked) "
-                "VALUES (?, ?, ?, ?, ?)",
-                (stream, name, features, prediction, now),
-            )
-        excess = count - self._limits.questions
-        if excess > 0:
-            oldest = "SELECT number FROM questions WHERE stream = ? ORDER BY number LIMIT ?"
-            self._db.execute(f"DELETE FROM questions WHERE number IN ({oldest})", (stream, excess))
-            self.dropped += excess
-        self.open[stream] = min(count, self._limits.questions)
+        if not questions:
+            return
+        now = self.clock
+        self._db.executemany(ASK, [(stream, *q, now, stream, q.id) for q in questions])
+        # To count them takes long, so it is done only when there may be too many.
+        most = self._at_most.get(stream, 0) + len(questions)
+        if most > self._limits.questions:
+            most = self.open(stream)
+            if (excess := most - self._limits.questions) > 0:
+                oldest = "SELECT number FROM questions WHERE stream = ? ORDER BY number LIMIT ?"
+                remove = f"DELETE FROM questions WHERE number IN ({oldest})"
+                self._db.execute(remove, (stream, excess))
+                self.dropped, most = self.dropped + excess, self._limits.questions
+        self._at_most[stream] = most
 
-    def close_question(self, stream: str, name: str) -> None:
-        """Note that the question of an id was answered, whether it was open or not."""
-        where = "WHERE stream = ? AND id = ?"
-        removed = self._db.execute(f"DELETE FROM questions {where}", (stream, name)).rowcount
-        self.open[stream] = self.open.get(stream, 0) - removed
-        self._db.execute(
+    def close_questions(self, stream: str, names: Sequence[str]) -> None:
+        """Note that the questions of ids were answered, whether they were open or not."""
+        pairs, now = [(stream, name) for name in names], self.clock
+        self._db.executemany("DELETE FROM questions WHERE stream = ? AND id = ?", pairs)
+        self._db.executemany(
             "INSERT INTO answered (stream, id, answered) VALUES (?, ?, ?)",
-            (stream, name, self.clock),
+            [(*pair, now) for pair in pairs],
         )
 
     def append(self, stream: str, entry: Entry) -> None:
@@ -191,7 +205,6 @@ class Log:
             expired = self._remove("questions", "asked", "asked < ?", (oldest,))
             if expired:
                 self.dropped += expired
-                self.open = dict(self._db.execute(COUNTS))
             last = self._db.execute("SELECT max(number) FROM answered").fetchone()[0] or 0
             surplus = oldest, last - self._limits.answered
             removed += self._remove("answered", "answered", "answered < ? OR number <= ?", surplus)

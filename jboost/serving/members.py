@@ -18,6 +18,7 @@ from jboost.core import Key, Learner, State, checks
 from jboost.core.learner import float_dtype
 from jboost.engine import loop, pieces
 from jboost.files.columns import Columns
+from jboost.fleets.fleet import Fleet
 from jboost.reports.accounts import Watch
 from jboost.reports.tally import Tally
 from jboost.running.blocks import Block
@@ -27,6 +28,8 @@ from jboost.serving.columns import Numbers, numbers, plain_names
 from jboost.serving.rows import Features
 from jboost.wrappers.intervals import Intervals
 
+WARMED = (16, 256)  # rows for which a fleet's programs are compiled before any come
+SUMS = ("answers", "squared")  # what is kept for each key: the number of answers, and their errors
 POLICIES = ("impute", "skip", "raise")  # of missing inputs, in a run that is kept
 
 
@@ -56,6 +59,8 @@ class Member(NamedTuple):
     position: int = 0  # answers of the stream that came before its next one
     dtype: np.dtype = np.dtype(np.float32)  # of the state
     plain: list[str] | None = None  # the names of the columns, if all of them hold numbers
+    key_column: str | None = None  # the column that names the stream of a row; None for one stream
+    fleet: Fleet | None = None  # the model for each key; the state is then that of the fleet
 
     @property
     def coverage(self) -> float | None:
@@ -64,12 +69,21 @@ class Member(NamedTuple):
 
     def with_columns(self, columns: Columns) -> Member:
         """Return the member that takes rows of these columns, before it has learned any."""
+        if self.key_column is not None:
+            fleet = Fleet(self.model, columns.width, key=self.key)
+            return self._replace(columns=columns, fleet=fleet, state=fleet.init()).warm()
         state = initial(self.model, columns.width, jnp.result_type(float), self.key)
         return self._replace(columns=columns, state=state).warm()
 
     def warm(self) -> Member:
         """Return the member with its program compiled, which the first rows would do otherwise."""
         assert self.columns is not None
+        if self.fleet is not None:
+            for n in WARMED:  # the fleet has a program for each of these numbers of rows
+                x, keys = np.zeros((n, self.columns.width), self.dtype), [""] * n
+                self.predict(x, keys)
+                self.run(x, np.full(n, np.nan), keys)
+            return self._replace(dtype=self.fleet.dtype, plain=plain_names(self.columns))
         dtype = np.dtype(float_dtype(self.state))
         found = self.predict(np.zeros((1, self.columns.width), dtype))
         if found.prediction.ndim != 1:
@@ -83,11 +97,19 @@ class Member(NamedTuple):
         gaps = self.missing == "impute"
         return numbers(self.columns, rows, self.dtype, gaps=gaps, plain=self.plain)
 
-    def predict(self, x: np.ndarray) -> Estimates:
+    def keys(self, rows: Sequence[Features]) -> list[str]:
+        """Return the keys of rows; none where there is one stream."""
+        return [] if self.key_column is None else [features[self.key_column] for features in rows]
+
+    def predict(self, x: np.ndarray, keys: Sequence[str] = ()) -> Estimates:
         """Return estimates for rows; nothing is learned, since they have no answer."""
+        if self.fleet is not None:
+            return Estimates(np.asarray(self.fleet.predict(self.state, [*keys], x)), None, None)
         return self.run(x, np.full(len(x), np.nan))[1]
 
-    def run(self, x: np.ndarray, answers: np.ndarray) -> tuple[Member, Estimates]:
+    def run(
+        self, x: np.ndarray, answers: np.ndarray, keys: Sequence[str] = ()
+    ) -> tuple[Member, Estimates]:
         """Return the member that has learned the rows with answers, and what it said before each.
 
         A row whose answer is NaN is predicted and changes nothing. The program is that of
@@ -96,12 +118,27 @@ class Member(NamedTuple):
         watch = Watch.for_model(self.model, learners=False)
         observe = watch if watch.intervals else None
         d = answers.astype(x.dtype)
+        if self.fleet is not None:
+            return self._run_fleet(x, d, [*keys])
         state, traces = loop.begin(self.model, self.state, x, d, self.key, observe)
         trace = pieces.joined(traces)
         bounds = trace.observed or {"low": None, "high": None}
         n = int(np.count_nonzero(~np.isnan(d)))
         after = self._replace(state=state, seen=self.seen + n, position=self.position + n)
         return after, Estimates(trace.prediction, bounds["low"], bounds["high"])
+
+    def _run_fleet(self, x: np.ndarray, d: np.ndarray, keys: list[str]) -> tuple[Member, Estimates]:
+        """Learn the rows with answers, which come first; predict the others, and make no stream."""
+        assert self.fleet is not None
+        n = int(np.count_nonzero(~np.isnan(d)))
+        state, found = self.state, []
+        if n:
+            state, trace = self.fleet.run(state, keys[:n], x[:n], d[:n])
+            found.append(np.asarray(trace.prediction))
+        if n < len(d):
+            found.append(np.asarray(self.fleet.predict(state, keys[n:], x[n:])))
+        after = self._replace(state=state, seen=self.seen + n, position=self.position + n)
+        return after, Estimates(np.concatenate(found), None, None)
 
     def block(self, answers: np.ndarray, estimates: Estimates) -> Block:
         """Return the account of answers that the member is about to learn."""
@@ -113,14 +150,18 @@ class Member(NamedTuple):
 
 
 def anew(
-    name: str, settings: Mapping[str, Any], seed: int | None, intervals: float | None
+    name: str,
+    settings: Mapping[str, Any],
+    seed: int | None,
+    intervals: float | None,
+    key: str | None = None,
 ) -> Member:
-    """Return a member that has learned nothing: a model of the catalogue."""
+    """Return a member that has learned nothing: a model of the catalogue, or one for each key."""
     chosen = catalogue.CATALOGUE[catalogue.check_name(name)]
     seeded = {"seed": seed} if seed is not None and "seed" in chosen.settings else {}
     model = catalogue.resolve(catalogue.named(name, seeded | {**settings}), intervals=intervals)
-    key = jax.random.key(seed or 0) if model.needs_key else None
-    return Member(name, model, key, "impute")
+    drawn = jax.random.key(seed or 0) if model.needs_key else None
+    return Member(name, model, drawn, "impute", key_column=key)
 
 
 def from_run(path: Path, position: int = 0) -> tuple[Member, Account, dict[str, Any]]:
@@ -142,6 +183,51 @@ def from_run(path: Path, position: int = 0) -> tuple[Member, Account, dict[str, 
         raise CheckpointError(f"{path} was not written by jboost run --checkpoint") from None
     fixed = name, content.model, content.key, missing, columns, content.state
     return Member(*fixed, seen, position).warm(), account, served
+
+
+def from_fleet(
+    path: Path, member: Member, first: Columns
+) -> tuple[Member, Account, dict[str, Any], dict[str, tuple[int, float]]]:
+    """Return what a folder of :func:`save_fleet` holds.
+
+    ``member`` is as it was made anew, and ``first`` are its columns before it had learned. The last
+    value has, for each key, how many answers there were, and the sum of their squared errors.
+    """
+    fleet = Fleet(member.model, first.width, key=member.key)
+    state = fleet.load(path)
+    try:
+        extra = dict(state.position)
+        counts = int(extra["seen"]), int(extra["position"])
+        account, columns = Account.from_dict(extra["account"]), Columns.from_dict(extra["columns"])
+        sums = zip(*(state.columns[name].tolist() for name in SUMS), strict=True)
+        errors = {
+            str(name): (int(n), e) for name, (n, e) in zip(fleet.names(state), sums, strict=True)
+        }
+        served = dict(extra["serving"])
+    except (KeyError, TypeError, ValueError):
+        raise CheckpointError(f"{path} was not written by jboost serve --key") from None
+    member = member._replace(columns=columns, fleet=fleet, state=state)
+    return member._replace(seen=counts[0], position=counts[1]).warm(), account, served, errors
+
+
+def save_fleet(
+    path: Path,
+    member: Member,
+    account: Mapping[str, Any],
+    more: Mapping[str, Any],
+    errors: Mapping[str, tuple[int, float]],
+) -> None:
+    """Write a folder that holds the states of all keys; ``errors`` are as :func:`from_fleet` has.
+
+    It must be called in the thread that learns.
+    """
+    assert member.fleet is not None and member.columns is not None
+    names = map(str, member.fleet.names(member.state))
+    sums = np.array([errors[name] for name in names], np.float64).reshape(-1, 2)
+    extra = {"seen": member.seen, "position": member.position, "account": account}
+    extra |= {"columns": member.columns.as_dict(), "serving": more}
+    columns = {name: sums[:, i].copy() for i, name in enumerate(SUMS)}
+    member.fleet.save(path, member.state, position=extra, columns=columns)
 
 
 def save(path: Path, member: Member, account: Mapping[str, Any], more: Mapping[str, Any]) -> None:

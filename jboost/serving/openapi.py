@@ -15,6 +15,7 @@ ID = {
     "oneOf": [{"type": "string", "minLength": 1, "maxLength": LONGEST_ID}, {"type": "integer"}],
     "description": "names the question; its features are kept until the answer comes",
 }
+KEY = ID | {"description": "names the stream of the row, where there is a model for each key"}
 TIME = {
     "type": ["string", "number"],
     "description": "when it was; the same as the feature of the time column",
@@ -28,13 +29,13 @@ ANSWER = {"type": "number", "description": "what the target turned out to be"}
 SCHEMAS: dict[str, Any] = {
     "Question": {
         "type": "object",
-        "properties": {"id": ID, "time": TIME, "features": FEATURES},
+        "properties": {"id": ID, "key": KEY, "time": TIME, "features": FEATURES},
         "required": ["features"],
         "additionalProperties": False,
     },
     "Answer": {
         "type": "object",
-        "properties": {"id": ID, "time": TIME, "features": FEATURES, "answer": ANSWER},
+        "properties": {"id": ID, "key": KEY, "time": TIME, "features": FEATURES, "answer": ANSWER},
         "required": ["answer"],
         "additionalProperties": False,
         "description": "the id of an open question, or features to learn from at once",
@@ -138,6 +139,10 @@ def document() -> dict[str, Any]:
     summary = "Say how one model does."
     paths["/models/{name}"] = {"get": {"summary": summary, "responses": model},
                                "parameters": [NAME]}  # fmt: skip
+    search = {"name": "search", "in": "query", "schema": {"type": "string"}}
+    summary = "List the keys with the largest errors, of those whose names contain a text."
+    paths["/models/{name}/keys"] = {"get": {"summary": summary, "responses": model},
+                                    "parameters": [NAME, search]}  # fmt: skip
     bearer = {"type": "http", "scheme": "bearer"}
     return {
         "openapi": "3.1.0",

@@ -40,7 +40,9 @@ class Body(NamedTuple):
     single: bool  # whether the request was one JSON object
 
 
-def read(content: bytes, kind: str, *, learn: bool, time: str, target: str) -> Body:
+def read(
+    content: bytes, kind: str, *, learn: bool, time: str, target: str, key: str | None = None
+) -> Body:
     """Return the rows of a body.
 
     Args:
@@ -49,6 +51,7 @@ def read(content: bytes, kind: str, *, learn: bool, time: str, target: str) -> B
       learn: whether each row has an answer.
       time: the name of the column that the field "time" stands for.
       target: the name of the column that an Arrow table has the answers in.
+      key: the name of the column that the field "key" stands for; None where there are no keys.
     """
     if kind == ARROW:
         objects, single = _arrow_objects(content, target if learn else None), False
@@ -64,7 +67,7 @@ def read(content: bytes, kind: str, *, learn: bool, time: str, target: str) -> B
     if len(objects) > MOST_ROWS:
         raise Refusal(413, f"a request may have {MOST_ROWS:,} rows; got {len(objects):,}")
     rows = [
-        _row(fields, learn, time, "" if single else f"row {i}: ")
+        _row(fields, learn, time, key, "" if single else f"row {i}: ")
         for i, fields in enumerate(objects, 1)
     ]
     return Body(rows, kind, single)
@@ -85,11 +88,11 @@ def loads(content: bytes, prefix: str = "") -> Any:
         raise Refusal(400, f"{prefix}the body is no JSON: {checks.printable(reason)}") from None
 
 
-def _row(fields: object, learn: bool, time: str, prefix: str) -> Row:
+def _row(fields: object, learn: bool, time: str, key: str | None, prefix: str) -> Row:
     """Return one row; ``prefix`` says in a sentence which one is wrong."""
     if not isinstance(fields, dict):
         raise bad(f"{prefix}a row must be a JSON object; got {shown(fields)}")
-    allowed = ANSWERED if learn else ASKED
+    allowed = (*(ANSWERED if learn else ASKED), *(() if key is None else ("key",)))
     if not fields.keys() <= {*allowed}:
         if "key" in fields:
             raise bad(f"{prefix}this server keeps no model for each key; leave out 'key'")
@@ -107,15 +110,25 @@ def _row(fields: object, learn: bool, time: str, prefix: str) -> Row:
             if time in features:
                 raise bad(f"{prefix}the time is given twice, as 'time' and as {shown(time)}")
             features = features | {time: _value(time, fields["time"], prefix)}
+        if key is not None:
+            features = features | {key: _key(fields, features, key, prefix)}
     return Row(features, row_id, _answer(fields, prefix) if learn else math.nan)
 
 
-def _id(value: object, prefix: str) -> str:
+def _key(fields: Mapping[str, Any], features: Features, key: str, prefix: str) -> str:
+    """Return the key of a row, which may stand among its features."""
+    if ("key" in fields) == (key in features):
+        how = "twice" if key in features else "not at all"
+        raise bad(f"{prefix}the key must be given once, as 'key' or {shown(key)}; it is {how}")
+    return _id(fields.get("key", features.get(key)), prefix, "a key")
+
+
+def _id(value: object, prefix: str, what: str = "an id") -> str:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
         return str(value)
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_ID or not value.isprintable():
         expected = f"a text of 1 to {LONGEST_ID} printable characters, or a whole number"
-        raise bad(f"{prefix}an id must be {expected}; got {shown(value)}")
+        raise bad(f"{prefix}{what} must be {expected}; got {shown(value)}")
     return value
 
 

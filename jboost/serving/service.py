@@ -12,10 +12,14 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
+import numpy as np
+
 from jboost.checkpoints import atomic
 from jboost.files.columns import Columns
-from jboost.serving import members
+from jboost.serving import keys, members
 from jboost.serving.accounts import Account, Served
+from jboost.serving.changes import Changes
+from jboost.serving.keys import KeyErrors
 from jboost.serving.log import Limits, Log
 from jboost.serving.members import Member
 from jboost.serving.refusal import Refusal
@@ -37,6 +41,7 @@ class Options(NamedTuple):
     limits: Limits = Limits()
     most_features: int = MOST_FEATURES
     every: int = EVERY_ROWS  # answers between two checkpoints
+    most_keys: int = keys.MOST  # of a model for each key
 
 
 class Service:
@@ -76,28 +81,47 @@ class Service:
         """Read the streams that the folder holds, and learn what their checkpoints lack."""
         saved = json.loads(str(self.log.get("streams") or "{}"))
         for name, described in saved.items():
+            columns, errors = self._columns(name), dict[str, tuple[int, float]]()
             loaded = {
-                label: self._member(name, label, origin)
+                label: self._member(name, label, origin, columns, errors)
                 for label, origin in described["members"].items()
             }
             self._origins[name] = described["members"]
             accounts = {label: account for label, (_, account, _) in loaded.items()}
             now = Now({label: found[0] for label, found in loaded.items()}, described["leader"], 0)
-            columns = self.log.get(f"columns of {name}")
             if columns is not None:
-                now = with_columns(now, Columns.from_dict(json.loads(str(columns))))
+                now = with_columns(now, columns)
             stream = self.streams[name] = Stream(name, described["target"], now, accounts)
+            stream.errors = KeyErrors(errors, self.options.most_keys)
             served = loaded[now.leader][2].get("served")
             stream.served = Served.from_dict(served) if served else Served()
             self._kept[name] = min(member.position for member in now.members.values())
             if now.leading.columns is not None and (rows := stream.replay(self.log)):
                 self._say(f"{name}: {rows:,} answers since the last checkpoint were learned again")
 
-    def _member(self, stream: str, label: str, origin: Origin) -> tuple[Member, Account, Any]:
+    def _columns(self, name: str) -> Columns | None:
+        """Return the columns that the first request of a stream has fixed."""
+        text = self.log.get(f"columns of {name}")
+        return None if text is None else Columns.from_dict(json.loads(str(text)))
+
+    def _member(
+        self,
+        stream: str,
+        label: str,
+        origin: Origin,
+        columns: Columns | None,
+        errors: dict[str, tuple[int, float]],
+    ) -> tuple[Member, Account, Any]:
+        """Return a member as its checkpoint has it, or anew; fill in the errors of its keys."""
         path = self._path(stream, label)
         if path.exists():
             return members.from_run(path)
         member = members.anew(**origin["anew"])
+        folder = path.with_suffix(".fleet")
+        if columns is not None and folder.exists():
+            member, account, more, sums = members.from_fleet(folder, member, columns)
+            errors.update(sums)
+            return member, account, more
         return member, Account(label, member.coverage), {}
 
     def _path(self, stream: str, label: str) -> Path:
@@ -107,6 +131,7 @@ class Service:
         """Begin a stream with one model, which is called as the stream is."""
         now = Now({name: member}, name, member.position)
         stream = Stream(name, target, now, {name: account})
+        stream.errors.most = self.options.most_keys
         self._origins[name] = {name: origin}
         self._begin(stream, name)
 
@@ -151,6 +176,7 @@ class Service:
 
     def start(self, done: Callable[[list[Job]], None]) -> Writer:
         """Start the threads; ``done`` is as :class:`Writer` has it."""
+        Changes().add(0, np.zeros(1))  # compiles the detector, for which the writer would wait
         self.writer = Writer(self.log, done, self.options.most_features, lambda: self._kept)
         self.writer.start()
         self._keeper.start()
@@ -217,7 +243,15 @@ class Service:
                 rows = stream.now.position - self._kept[stream.name]
                 if rows >= self.options.every or (rows and waited > EVERY_SECONDS):
                     self._tried = time.monotonic()
-                    self._keep(*self.ask(lambda stream=stream: self._snapshot(stream)).result())
+                    if not self._keep_one(stream):
+                        self._stopping.wait(PATIENCE)
+
+    def _keep_one(self, stream: Stream) -> bool:
+        """Write the checkpoints of a stream beside the work; return whether that succeeded."""
+        if stream.key is None:
+            return self._keep(*self.ask(lambda: self._snapshot(stream)).result())
+        # The states of a fleet share their memory: they are written where they are learned.
+        return self.ask(lambda: self._keep(*self._snapshot(stream))).result()
 
     def _snapshot(self, stream: Stream) -> tuple[Stream, Now, dict[str, Any], dict[str, Any]]:
         """Return what a checkpoint is to hold; nothing of it changes later."""
@@ -226,15 +260,20 @@ class Service:
 
     def _keep(
         self, stream: Stream, now: Now, accounts: dict[str, Any], more: dict[str, Any]
-    ) -> None:
-        """Write a checkpoint of each member of a stream."""
+    ) -> bool:
+        """Write a checkpoint of each member of a stream; return whether that succeeded."""
         for label, member in now.members.items():
             if member.columns is None:  # nothing has come yet
                 continue
             try:
-                members.save(self._path(stream.name, label), member, accounts[label], more)
+                path = self._path(stream.name, label)
+                if member.fleet is None:
+                    members.save(path, member, accounts[label], more)
+                else:
+                    path, sums = path.with_suffix(".fleet"), stream.errors.sums
+                    members.save_fleet(path, member, accounts[label], more, sums)
             except OSError as error:
                 self._say(f"{stream.name}: {error.strerror or error}; the log keeps what is new")
-                self._stopping.wait(PATIENCE)
-                return
+                return False
         self._kept[stream.name] = now.position
+        return True

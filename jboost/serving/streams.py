@@ -15,7 +15,8 @@ from jboost.files.columns import Columns
 from jboost.running.blocks import Block
 from jboost.serving import columns as request_columns
 from jboost.serving.accounts import Account, Answer, Served
-from jboost.serving.log import Entry, Log, Question
+from jboost.serving.keys import KeyErrors
+from jboost.serving.log import Entry, Found, Log, Question
 from jboost.serving.members import Estimates, Member
 from jboost.serving.refusal import Refusal
 from jboost.serving.rows import Features, Row, shown
@@ -43,6 +44,7 @@ class Counted(NamedTuple):
     blocks: list[tuple[str, Block, np.ndarray | None]]
     answers: list[Answer]
     features: list[Features]
+    keys: list[str]  # of the answers; empty where there are none
 
 
 class Pending(NamedTuple):
@@ -55,10 +57,17 @@ class Pending(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """Answers whose features are numbers: by the label of a member, x and the times of rows."""
+    """Answers whose features are numbers: by the label of a member, x, times and keys of rows."""
 
     pending: Pending
-    encoded: Mapping[str, tuple[np.ndarray, np.ndarray | None]]
+    encoded: Mapping[str, tuple[np.ndarray, np.ndarray | None, list[str]]]
+
+
+class Asked(NamedTuple):
+    """The x of questions, (n, r), and their keys."""
+
+    x: np.ndarray
+    keys: list[str]
 
 
 class Stream:
@@ -66,7 +75,7 @@ class Stream:
 
     def __init__(self, name: str, target: str, now: Now, accounts: dict[str, Account]):
         self.name, self.target, self.now, self.accounts = name, target, now, accounts
-        self.served = Served()
+        self.served, self.errors = Served(), KeyErrors()
         self.predictions = 0  # that were made since the start
         self._allowed: dict[str, None] | None = None  # the names of all columns
         self._recent: deque[list[Features]] = deque(maxlen=PROBED)
@@ -81,33 +90,45 @@ class Stream:
         """Let the first rows fix the columns, durably; compile the models."""
         if all(member.columns is not None for member in now.members.values()):
             return now
-        columns = request_columns.fixed(rows, self.target, most)
+        columns = request_columns.fixed(rows, self.target, most, self.key)
         log.put(f"columns of {self.name}", json.dumps(columns.as_dict()))
         return with_columns(now, columns)
 
+    def forget_columns(self, log: Log) -> None:
+        """Take back what :meth:`begin` has put into the log."""
+        log.remove(f"columns of {self.name}")
+
     def _refuse_other(self, now: Now, rows: Sequence[Features]) -> None:
         """Refuse features that no model has a column for."""
-        if self._allowed is None:
+        allowed = self._allowed
+        if allowed is None:
             beside = (m.columns.kinds for m in now.members.values() if m.columns is not None)
-            self._allowed = dict.fromkeys(n for kinds in beside for n in kinds if n != self.target)
-        request_columns.refuse_other(self._allowed.keys(), self.target, rows)
+            allowed = dict.fromkeys(n for kinds in beside for n in kinds if n != self.target)
+            if self.now.leading.columns is not None:  # they are durable
+                self._allowed = allowed
+        request_columns.refuse_other(allowed.keys(), self.target, rows)
 
-    def encode(self, now: Now, rows: Sequence[Row]) -> np.ndarray:
+    @property
+    def key(self) -> str | None:
+        """The name of the column that the field "key" of a row stands for; None for one model."""
+        return self.now.leading.key_column
+
+    def encode(self, now: Now, rows: Sequence[Row]) -> Asked:
         """Return x of rows to predict; nothing changes by it."""
         features = [row.features or {} for row in rows]
         self._refuse_other(now, features)
-        return now.leading.numbers(features).x
+        return Asked(now.leading.numbers(features).x, now.leading.keys(features))
 
-    def check_answers(self, log: Log, rows: Sequence[Row]) -> Pending:
+    def check_answers(self, there: Found, rows: Sequence[Row]) -> Pending:
         """Return the answers of a request that are not learned yet, with their features."""
         found, seen = Pending([], [], [], []), set[str]()
         for number, (features, name, answer) in enumerate(rows, 1):
             question = None
             if name is not None:
-                if name in seen or log.is_answered(self.name, name):
+                if name in seen or name in there.answered:
                     continue
                 seen.add(name)
-                question = log.question(self.name, name)
+                question = there.questions.get(name)
                 if features is None and question is None:
                     prefix = f"row {number}: " if len(rows) > 1 else ""
                     reason = "it was never asked, has expired, or gave way to newer ones"
@@ -130,43 +151,45 @@ class Stream:
             if behind:
                 columns, x, instants = member.numbers(behind)
                 members[label] = member._replace(columns=columns)
-                encoded[label] = x, instants
+                encoded[label] = x, instants, member.keys(behind)
         return now._replace(members=members), Prepared(pending, encoded)
 
     def step(
-        self, now: Now, prepared: Sequence[Prepared], asked: np.ndarray | None = None
+        self, now: Now, prepared: Sequence[Prepared], asked: Sequence[Asked] = ()
     ) -> tuple[Now, Counted, Estimates | None]:
         """Learn answers, then predict; return the next stream and what the leader says.
 
         Args:
           now: the stream, with places for the texts of the answers.
           prepared: answers that :meth:`prepare` has made numbers of.
-          asked: (n, r) the x of questions.
+          asked: questions.
         """
         rows = _joined([p.pending for p in prepared])
         answers = np.array(rows.answers, np.float64)
-        members, counted = dict(now.members), Counted([], [], rows.features)
+        members, counted = dict(now.members), Counted([], [], rows.features, [])
         estimates = None
         for label, member in now.members.items():
             encoded = [p.encoded[label] for p in prepared if label in p.encoded]
-            xs = [x for x, _ in encoded]
+            xs, keys = [x for x, *_ in encoded], [key for *_, of in encoded for key in of]
             learned = answers[len(answers) - sum(map(len, xs)) :]
-            leads = label == now.leader and asked is not None
-            if asked is not None and leads:
-                xs.append(asked)
+            leads = label == now.leader and len(asked) > 0
+            if leads:
+                xs += [x for x, _ in asked]
+                keys += [key for _, of in asked for key in of]
             if not xs:
                 continue
             x = np.concatenate(xs)
             d = np.append(learned, np.full(len(x) - len(learned), np.nan))
-            members[label], found = member.run(x, d)
+            members[label], found = member.run(x, d, keys)
             if leads:
                 n = len(learned)
                 estimates = found.after(n)
             if len(learned):
-                times = [instants for _, instants in encoded if instants is not None]
+                times = [instants for _, instants, _ in encoded if instants is not None]
                 block = member.block(learned, found)
                 counted.blocks.append((label, block, np.concatenate(times) if times else None))
                 if label == now.leader:
+                    counted.keys.extend(keys[: len(learned)])
                     counted.answers.extend(answers_of(now.position, rows, block))
         return Now(members, now.leader, now.position + len(answers)), counted, estimates
 
@@ -181,6 +204,7 @@ class Stream:
         for label, block, instants in counted.blocks:
             self.accounts[label].add(block, instants)
         self.served.add(counted.answers)
+        self.errors.add(counted.keys, counted.answers)
 
     def replay(self, log: Log) -> int:
         """Learn what the log has beyond the checkpoints; return how many answers that were."""

@@ -64,6 +64,7 @@ class Web:
             self._route("/events", "events", self._events),
             self._route("/models", "models", self._models),
             self._route("/models/{name}", "models", self._model),
+            self._route("/models/{name}/keys", "keys", self._keys),
             self._route("/models/{name}/promote", "promote", self._promote, "POST"),
             # What comes here of these is of another method, or of an unknown name.
             *(self._route(path, "other", self._model, "POST") for path in ROWS),
@@ -132,6 +133,12 @@ class Web:
     async def _model(self, request: Request) -> Response:
         stream = self._stream(request)
         return _json(await self._ask(lambda: figures.described(self._service, stream)))
+
+    async def _keys(self, request: Request) -> Response:
+        stream, text = self._stream(request), request.query_params.get("search", "")[:200]
+        if stream.key is None:
+            raise Refusal(404, f"{stream.name} keeps no model for each key")
+        return _json(await self._ask(lambda: stream.errors.search(text)))
 
     async def _metrics(self, _request: Request) -> Response:
         gauges = await self._ask(lambda: figures.gauges(self._service))

@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from jboost.serving.log import Log, Question
+from jboost.serving.log import Found, Log, Question
 from jboost.serving.members import Estimates
 from jboost.serving.refusal import Refusal
 from jboost.serving.rows import Row
 from jboost.serving.streams import (
+    Asked,
     Counted,
     Now,
     Prepared,
@@ -67,6 +68,7 @@ class Health:
 class Round:
     """What a transaction has made so far, by the names of streams."""
 
+    there: dict[str, Found] = field(default_factory=dict)  # questions that are answered
     now: dict[str, Now] = field(default_factory=dict)
     prepared: dict[str, list[Prepared]] = field(default_factory=dict)
     counted: dict[str, Counted] = field(default_factory=dict)
@@ -173,29 +175,39 @@ class Writer(threading.Thread):
 
     def _handle(self, jobs: list[Job], draft: Round) -> None:
         """Do all but commit."""
+        streams = {job.stream.name: job.stream for job in jobs}
+        for name in streams:
+            ids = [r.id for j in jobs if j.learn and j.stream.name == name for r in j.rows if r.id]
+            draft.there[name] = self._log.look_up(name, ids) if ids else Found({}, set())
         for job in jobs:
-            self._begin(job, draft)
+            began = self._begin(job, draft)
             if job.learn and job.refusal is None:
                 self._answer(job, draft)
-        streams = {job.stream.name: job.stream for job in jobs}
+            if began:
+                self._asked([job], draft.now[job.stream.name])
+                if job.refusal is not None:  # it changes nothing, not even by its columns
+                    del draft.now[job.stream.name]
+                    job.stream.forget_columns(self._log)
         for name, stream in streams.items():
             prepared = draft.prepared.get(name, [])
             now = draft.now.get(name, stream.now)
-            asked = self._asked([job for job in jobs if job.stream is stream], now)
+            pairs = self._asked([job for job in jobs if job.stream is stream], now)
             if prepared:
                 self._log.append(name, entry_of(now, [p.pending for p in prepared]))
-            if prepared or asked:
-                x = np.concatenate([x for _, x in asked]) if asked else None
-                draft.now[name], draft.counted[name], found = stream.step(now, prepared, x)
+                ids = [i for p in prepared for i in p.pending.ids if i is not None]
+                self._log.close_questions(name, ids)
+            if prepared or pairs:
+                asked = [of for _, of in pairs]
+                draft.now[name], draft.counted[name], found = stream.step(now, prepared, asked)
                 if found is not None:
-                    self._log.ask(name, reply(stream, [job for job, _ in asked], found))
+                    self._log.ask(name, reply(stream, [job for job, _ in pairs], found))
 
-    def _begin(self, job: Job, draft: Round) -> None:
-        """Let the first request of a stream fix its columns."""
+    def _begin(self, job: Job, draft: Round) -> bool:
+        """Let the first request of a stream fix its columns; return whether it did."""
         now = draft.now.get(job.stream.name, job.stream.now)
         rows = [row.features for row in job.rows if row.features is not None]
         if now.leading.columns is not None or not rows:
-            return
+            return False
         self.health.ready = False
         try:
             draft.now[job.stream.name] = job.stream.begin(now, rows, self._log, self._most)
@@ -203,8 +215,9 @@ class Writer(threading.Thread):
             job.refusal = refusal
         finally:
             self.health.ready = True
+        return job.refusal is None
 
-    def _asked(self, jobs: list[Job], now: Now) -> list[tuple[Job, np.ndarray]]:
+    def _asked(self, jobs: list[Job], now: Now) -> list[tuple[Job, Asked]]:
         """Return the questions of a stream that can be predicted, with their x."""
         found = []
         for job in jobs:
@@ -218,23 +231,25 @@ class Writer(threading.Thread):
     def _predict(self, jobs: list[Job]) -> None:
         """Predict by the durable state; nothing is kept of it."""
         for stream in {job.stream for job in jobs}:
-            asked = self._asked([job for job in jobs if job.stream is stream], stream.now)
-            if asked:
-                found = stream.now.leading.predict(np.concatenate([x for _, x in asked]))
-                reply(stream, [job for job, _ in asked], found)
+            pairs = self._asked([job for job in jobs if job.stream is stream], stream.now)
+            if pairs:
+                x = np.concatenate([of.x for _, of in pairs])
+                keys = [key for _, of in pairs for key in of.keys]
+                found = stream.now.leading.predict(x, keys)
+                reply(stream, [job for job, _ in pairs], found)
 
     def _answer(self, job: Job, draft: Round) -> None:
         """Check the answers of a job, and note them to be learned at the end of the round."""
         stream = job.stream
         now = draft.now.get(stream.name, stream.now)
         try:
-            pending = stream.check_answers(self._log, job.rows)
+            there = draft.there[stream.name]
+            pending = stream.check_answers(there, job.rows)
             if pending.answers:
+                stream.errors.refuse_many(now.leading.keys(pending.features))
                 draft.now[stream.name], prepared = stream.prepare(now, pending)
                 draft.prepared.setdefault(stream.name, []).append(prepared)
-            for name in pending.ids:
-                if name is not None:
-                    self._log.close_question(stream.name, name)
+            there.answered.update(name for name in pending.ids if name is not None)
             job.reply = [LEARNED] * len(job.rows)
         except Refusal as refusal:
             job.refusal = refusal

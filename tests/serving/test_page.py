@@ -31,6 +31,30 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
+def test_keys_are_listed_and_searched(browser: Any, tmp_path: Path) -> None:
+    anew = ("--model", "nlms", "--target", "y", "--key", "shop")
+    xs, ds = stream(60)
+    rows = [
+        {"key": f"shop {i % 6}", "features": features(x), "answer": float(d)}
+        for i, (x, d) in enumerate(zip(xs, ds, strict=True))
+    ]
+    with serving(tmp_path / "state", *anew) as server:
+        assert httpx.post(f"{server.address}/learn", json=rows, timeout=60).status_code == 200
+        page = browser.new_page()
+        page.goto(server.address)
+        page.get_by_text("6 of 6 keys").wait_for()
+        assert page.locator("#keys tr").count() == 7
+        page.get_by_label("search").fill("SHOP 3")
+        page.get_by_text("1 of 6 keys").wait_for()
+        assert page.locator("#keys td").first.text_content() == "shop 3"
+        page.close()
+        server.kill()
+    with serving(tmp_path / "state") as server:
+        (model,) = httpx.get(f"{server.address}/models", timeout=60).json()["models"]
+        assert model["keys"] == 6 and model["rows"] == 60
+        assert server.stop() == 0
+
+
 def test_the_page_is_live_in_light_dark_and_small(browser: Any, tmp_path: Path) -> None:
     anew = ("--model", "newton", "--target", "y", "--intervals", "0.9")
     allowed = {"Authorization": f"Bearer {TOKEN}"}

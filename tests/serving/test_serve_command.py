@@ -175,6 +175,8 @@ def test_silent_connections_give_way(tmp_path: Path, monkeypatch: Any) -> None:
         ([*ANEW, "--shadow", "other=short"], "there is no model 'other'"),
         ([*ANEW, "--set", "step=1"], "nlms has no setting 'step'"),
         ([*ANEW, "--host", "203.0.113.1"], "token"),
+        ([*ANEW, "--key", "k", "--intervals", "0.9"], "--key goes with no --intervals"),
+        (["short", "--key", "k"], "--key is for models that learn from nothing"),
     ],
 )
 def test_a_wrong_command_gets_a_sentence(

@@ -145,7 +145,7 @@ def test_a_bad_request_gets_a_sentence_and_changes_nothing(
     if words:
         assert words in error_of(reply, status)
     assert reply.status_code == status
-    assert service.streams["newton"].now is before and not service.log.open.get("newton")
+    assert service.streams["newton"].now is before and service.log.open("newton") == 0
 
 
 @pytest.mark.parametrize(

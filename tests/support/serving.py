@@ -59,10 +59,12 @@ def run_of(name: str, xs: Any, ds: Any, intervals: float | None = None) -> tuple
     return jb.run(model, xs, ds, key=key)
 
 
-def service_of(folder: Path, model: str = "newton", intervals: float | None = 0.9) -> Service:
+def service_of(
+    folder: Path, model: str = "newton", intervals: float | None = 0.9, key: str | None = None
+) -> Service:
     """A service with one model that learns from nothing."""
     service = Service(folder, Options(Limits()), lambda _: None)
-    asked = {"name": model, "settings": {}, "seed": None, "intervals": intervals}
+    asked = {"name": model, "settings": {}, "seed": None, "intervals": intervals, "key": key}
     member = members.anew(**asked)
     service.add(model, "y", member, Account(model, member.coverage), {"anew": asked})
     return service
@@ -73,14 +75,14 @@ class Local:
 
     def __init__(self, folder: Path, model: str = "newton", **options: Any):
         self.messages: list[str] = []
-        intervals = options.pop("intervals", None)
+        intervals, key = options.pop("intervals", None), options.pop("key", None)
         limits = Limits(**options.pop("limits", {}))
         self.service = Service(folder, Options(limits, **options), self.messages.append)
         if not self.service.streams:
             asked = {"name": model, "settings": {}, "seed": None, "intervals": intervals}
-            member = members.anew(**asked)
+            member = members.anew(**asked | {"key": key})
             account = Account(model, member.coverage)
-            self.service.add(model, "y", member, account, {"anew": asked})
+            self.service.add(model, "y", member, account, {"anew": asked | {"key": key}})
         self.stream = next(iter(self.service.streams.values()))
         self._done: queue.SimpleQueue[list[Job]] = queue.SimpleQueue()
         self.service.start(self._done.put)

@@ -6,7 +6,7 @@ const H = 260, LEFT = 72, RIGHT = 12, TOP = 10, BOTTOM = 30;
 let W = 900; // of a drawing; a phone gets a narrow one
 let token = sessionStorage.getItem("token") || "";
 let chosen = new URLSearchParams(location.search).get("model");
-let stop = null;
+let stop = null, shown = null;
 
 function made(tag, text, kind) {
   const node = document.createElement(tag);
@@ -153,6 +153,16 @@ function shadows(figures) {
   const open = at("beside").querySelector("button:focus");
   if (!open) table("beside", ["label", "model", "rows", "MSE lately", "MSE since the start", ""], rows);
 }
+async function keys(figures) {
+  at("by_key").hidden = figures.keys === null;
+  if (figures.keys === null) return;
+  const query = "?search=" + encodeURIComponent(at("search").value);
+  const reply = await fetch(`/models/${encodeURIComponent(figures.name)}/keys${query}`, { headers: headers() });
+  if (!reply.ok) return;
+  const { all, found, keys: rows } = await reply.json();
+  at("found").textContent = ` ${whole(found)} of ${whole(all)} keys`;
+  table("keys", ["key", "answers", "MSE"], rows.map((k) => [k.key, whole(k.answers), number(k.mse)]));
+}
 async function promote(name, label) {
   if (!confirm(`Let ${label} predict from now on?`)) return;
   const path = `/models/${encodeURIComponent(name)}/promote`;
@@ -180,6 +190,8 @@ function show(figures) {
     return row;
   }));
   shadows(figures);
+  shown = figures;
+  keys(figures).catch(() => {});
   const newest = figures.last.slice(-12).reverse();
   table("answers", ["row", "id", "answer", "predicted", "just before", "interval"], newest.map((a) => [
     whole(a.row), a.id ?? "", number(a.answer), number(a.prediction), number(a.estimate),
@@ -228,6 +240,7 @@ async function choices() {
   at("models").replaceChildren(...names.map((name) => made("option", name)));
   if (chosen) at("models").value = chosen;
 }
+at("search").addEventListener("input", () => { if (shown) keys(shown).catch(() => {}); });
 at("models").addEventListener("change", () => { chosen = at("models").value; watch(); });
 at("login").addEventListener("submit", (event) => {
   event.preventDefault();
