@@ -119,9 +119,6 @@ def run(args: argparse.Namespace) -> int:
     if args.resume and args.checkpoint is None:
         raise CommandError(f"{given} needs the --checkpoint to go on from", WRONG_USAGE)
     if args.key is not None:
-        if args.horizon is not None or args.known:
-            advice = "forecast a file of each key, or jb.Fleet(jb.Forecast(…)) in Python"
-            raise CommandError(f"--horizon and --key do not go together; {advice}", WRONG_USAGE)
         return keyed.run(args)
     if args.keys is not None:
         raise CommandError("--keys is for runs with --key", WRONG_USAGE)
