@@ -24,6 +24,8 @@ PAGES = (
     EXPERIMENTS / "bench" / "parts.md",
     EXPERIMENTS / "bench" / "speed.md",
     EXPERIMENTS / "bench" / "trust.md",
+    EXPERIMENTS / "guides" / "filters.md",
+    EXPERIMENTS / "guides" / "knowing.md",
     EXPERIMENTS / "guides" / "fleet_deployment.md",
     EXPERIMENTS / "guides" / "prediction.md",
     EXPERIMENTS / "guides" / "serve.md",

@@ -72,7 +72,7 @@ class KeyedRun:
 
 def run(args: argparse.Namespace) -> int:
     """Learn the file, print the table, and write what was asked for."""
-    for name in ("plot", "report", "append", "known"):
+    for name in ("plot", "report", "append", "known", "explain", "events"):
         if getattr(args, name):
             raise CommandError(f"--{name} does not go with --key", WRONG_USAGE)
     folder = None if args.checkpoint is None else str(args.checkpoint)
@@ -278,9 +278,11 @@ class _Keyed:
         length, names = self.plan.predictions, self.source.columns.labels
         if self.args.predictions == "-":
             length = 1 if self.position else None  # the header was written before
-        shape = {"intervals": self.watch.intervals, "as_json": self.source.is_json}
         with options.refusing(FAILED), explaining(str(self.args.predictions)):
-            return Predictions(self.args.predictions, length, self.position, labels=names, **shape)
+            return Predictions(
+                self.args.predictions, length, self.position, intervals=self.watch.intervals,
+                labels=names, as_json=self.source.is_json,
+            )  # fmt: skip
 
     def _save(self, out: Predictions | None) -> None:
         """Keep the run: states, sums and the position, all of them or none."""
