@@ -30,13 +30,16 @@ from jboost.combiners.convex import BOA, EWA, MLPoly
 from jboost.combiners.mean import NSGD, Uniform
 from jboost.combiners.refined import Refined, ScaleAlike
 from jboost.core import Learner, Transform, model, static
+from jboost.core import losses as losses
 from jboost.core import metrics as metrics
 from jboost.core.squared_errors import ase
 from jboost.engine.cache import cache
+from jboost.explanations.columns import explain
 from jboost.forecasts.forecast import Forecast
 from jboost.learners import (
     NLMS,
     SGD,
+    AffineProjection,
     BoostedTrees,
     ForwardNewton,
     GaussNewton,
@@ -44,6 +47,8 @@ from jboost.learners import (
     Newton,
     PiecewiseLinear,
     Replay,
+    SignSignLMS,
+    VariableStepLMS,
 )
 from jboost.learners import networks as networks
 from jboost.paper import streams
@@ -59,11 +64,15 @@ from jboost.transforms import (
     Scale,
     ScaleTarget,
     Select,
+    Volterra,
 )  # fmt: skip
 from jboost.transforms.pipelines import pipeline
+from jboost.wrappers import detectors as detectors
+from jboost.wrappers import flags as flags
 from jboost.wrappers import intervals as intervals
 from jboost.wrappers.change import OnChange
 from jboost.wrappers.delayed import Delayed, Pending
+from jboost.wrappers.flags import Flags
 from jboost.wrappers.intervals import Intervals
 from jboost.wrappers.memory import GrowingMemory
 from jboost.wrappers.robust import Huber
@@ -79,6 +88,7 @@ if TYPE_CHECKING:
     from jboost.fleets.fleet import Fleet
     from jboost.paper import datasets, theory
     from jboost.paper import report as report
+    from jboost.running.export import export
     from jboost.running.stream import run_stream as run_stream
     from jboost.sweeps.sweep import sweep
     from jboost.tuning.hypergradient import hypergradient
@@ -91,6 +101,7 @@ _LATER = {
     "Fleet": "jboost.fleets.fleet",
     "datasets": "jboost.paper.datasets",
     "plots": "jboost.plots",
+    "export": "jboost.running.export",
     "hypergradient": "jboost.tuning.hypergradient",
     "load": "jboost.checkpoints.checkpoint",
     "report": "jboost.paper.report",
@@ -120,13 +131,14 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "BOA", "EWA", "NLMS", "NSGD", "SGD", "Bias", "BoostedTrees", "Budget", "Calendar", "DataReuse",
-    "Delayed", "Fleet", "Forecast", "ForwardNewton", "GaussNewton", "Gradient", "GrowingMemory",
-    "Huber", "Impute", "Intervals", "Lags", "Learner", "MLPoly", "Newton", "OnChange", "Past",
-    "Pending", "PiecewiseLinear", "PoissonReuse", "Polynomial", "RandomFourier", "RandomUpdate",
-    "Refined", "Replay", "Scale", "ScaleAlike", "ScaleTarget", "Scored",
-    "Select", "SelfTuning", "Transform", "Uniform", "WeightColumn", "Weighted", "ase", "auto",
-    "bnm_dr", "bnm_ru", "bnm_wu", "boost", "bpl_dr", "bpl_ru", "bpl_wu", "bsgd_dr", "bsgd_ru",
-    "bsgd_wu", "cache", "datasets", "hypergradient", "load", "model", "mse", "pipeline", "run",
+    "BOA", "EWA", "NLMS", "NSGD", "SGD", "AffineProjection", "Bias", "BoostedTrees", "Budget",
+    "Calendar", "DataReuse", "Delayed", "Flags", "Fleet", "Forecast", "ForwardNewton",
+    "GaussNewton", "Gradient", "GrowingMemory", "Huber", "Impute", "Intervals", "Lags", "Learner",
+    "MLPoly", "Newton", "OnChange", "Past", "Pending", "PiecewiseLinear", "PoissonReuse",
+    "Polynomial", "RandomFourier", "RandomUpdate", "Refined", "Replay", "Scale", "ScaleAlike",
+    "ScaleTarget", "Scored", "Select", "SelfTuning", "SignSignLMS", "Transform", "Uniform",
+    "VariableStepLMS", "Volterra", "WeightColumn", "Weighted", "ase", "auto", "bnm_dr", "bnm_ru",
+    "bnm_wu", "boost", "bpl_dr", "bpl_ru", "bpl_wu", "bsgd_dr", "bsgd_ru", "bsgd_wu", "cache",
+    "datasets", "explain", "export", "hypergradient", "load", "model", "mse", "pipeline", "run",
     "save", "static", "streams", "sweep", "targets", "theory", "tune",
 ]  # fmt: skip

@@ -166,7 +166,6 @@ def test_fleets():
     assert problems(fleet.predict, state=state, **rows) == []
     assert problems(fleet.states, state=state) == []
     assert problems(fleet.names, state=state) == []
-    assert problems(fleet.key_of, name="a") == []
 
 
 def test_adapters():

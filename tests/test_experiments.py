@@ -26,9 +26,10 @@ PAPER = (
     *("text_claims", "trees", "tree_family", "all"),
 )
 BENCH = (
-    *("accuracy", "accuracy_peers", "auto_streams", "baselines", "combiners", "fleets", "forecast"),
-    *("intervals", "keys", "nonlinear", "prediction", "real_streams", "serve_faults", "serve_load"),
-    *("soak", "speed", "sweeps", "tree_weights", "tuning"),
+    *("accuracy", "accuracy_peers", "auto_streams", "baselines", "combiners", "explanations"),
+    *("filters", "flags", "fleets", "forecast", "intervals", "keys", "losses", "nonlinear"),
+    *("prediction", "real_streams", "serve_faults", "serve_load", "soak", "speed", "sweeps"),
+    *("tree_weights", "tuning"),
 )
 SCRIPTS = (*(f"paper/{name}.py" for name in PAPER), *(f"bench/{name}.py" for name in BENCH))
 DRAWN = [path.relative_to(FOLDER) for path in sorted(FOLDER.glob("*/results/*.png"))]

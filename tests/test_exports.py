@@ -1,4 +1,4 @@
-"""Every model of the catalogue lowers for accelerators: one step, and a whole run.
+"""Every model of the catalogue lowers for accelerators: a prediction, a step, and a whole run.
 
 ``jax.export`` lowers for CUDA and TPU without such a device. It refuses what a platform cannot do
 before the compiler of the device would. Numbers of four bits, which few devices have, must not
@@ -33,19 +33,16 @@ def test_a_step_and_a_run_export_for_accelerators(name):
     key = jax.random.key(0)
     words, state = jax.random.key_data(key), model.init(3, np.float32, key=key)
 
-    def step(state, x, d, words):
-        state = model.update(state, x, d, key=jax.random.wrap_key_data(words))
-        return model.predict(state, x), state
-
     def run(state, xs, ds, words):
         key = jax.random.wrap_key_data(words)
         state, trace = jb.run(model, xs, ds, key, state=state)
         return trace.prediction, state
 
-    samples = {step: (xs[0], ds[0]), run: (xs, ds)}
-    for function, sample in samples.items():
-        exported = export.export(jax.jit(function), platforms=PLATFORMS)(state, *sample, words)
-        assert exported.platforms == PLATFORMS
+    whole = export.export(jax.jit(run), platforms=PLATFORMS)(state, xs, ds, words)
+    assert whole.platforms == PLATFORMS
+    artefact = jb.export(model, state, key, platforms=PLATFORMS)
+    assert len(artefact.programs) == 4
+    for exported in (whole, *artefact.programs.values()):
         assert exported.out_avals[0].dtype == np.float32
         types = set(re.findall(r"tensor<(?:\d+x)*(\w+)>", exported.mlir_module()))
         assert types and types <= {"i1", "i8", "i32", "i64", "ui8", "ui32", "f32"}, types

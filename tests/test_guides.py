@@ -17,6 +17,8 @@ GUIDES = (
     "forecasts.md",
     "tuning.md",
     "prediction.md",
+    "knowing.md",
+    "filters.md",
     "real_stream.md",
     "serve.md",
     "from_other_libraries.md",

@@ -14,8 +14,8 @@ PACKAGE = Path(__file__).parents[1] / "jboost"
 ORDER = (
     *("limits", "core", "learners", "transforms", "combiners", "boosting", "baselines", "settings"),
     *("wrappers", "forecasts", "automatic", "catalogue", "engine", "checkpoints", "running"),
-    *("plots", "paper", "sweeps", "fleets", "tuning", "files", "reports", "adapters"),
-    *("serving", "commands", "cli", "__main__"),
+    *("explanations", "plots", "paper", "sweeps", "fleets", "tuning", "files", "reports"),
+    *("adapters", "serving", "commands", "cli", "__main__"),
 )
 ROOT = "__init__"  # the public names: it may import from every room, and none from it
 

@@ -42,7 +42,7 @@ def lightgbm(series: Series) -> np.ndarray:
     exog = pd.DataFrame(np.column_stack([clock, series.x[:, of_target], late]))
     exog.columns = [f"e{i}" for i in exog.columns]
     y = pd.Series(series.y)
-    lags = sorted({1, 2, 3, 4, 5, 6, day, 7 * day})
+    lags = sorted({1, 2, 3, 4, 5, 6, day, *([7 * day] if 28 * day < len(y) else [])})
     forecasts, fitted, model = [], -REFIT, None
     for origin in series.origins.tolist():
         if origin - fitted >= REFIT:
@@ -72,27 +72,27 @@ def river(series: Series) -> np.ndarray:
     ]  # fmt: skip
 
     def run(make: Callable[[], Any], stop: int, origins: set[int]) -> dict[int, np.ndarray]:
-        model, made = make(), {}
+        model, found = make(), {}
         for row in range(stop):
             model.learn_one(float(series.y[row]))
             if row in origins:
-                made[row] = np.array(model.forecast(H), float)
-        return made
+                found[row] = np.array(model.forecast(H), float)
+        return found
 
     tenth = int(TUNED * len(series.y))
     trial = range(tenth // 2, tenth - H, H)
 
     def score(make: Callable[[], Any]) -> float:
         try:
-            made = run(make, tenth, {*trial})
-        except (ValueError, ZeroDivisionError, OverflowError):
+            found = run(make, tenth, {*trial})
+        except (IndexError, ValueError, ZeroDivisionError, OverflowError):  # too few rows
             return np.inf
-        errors = [np.abs(y - series.y[t + 1 : t + 1 + H]).mean() for t, y in made.items()]
+        errors = [np.abs(y - series.y[t + 1 : t + 1 + H]).mean() for t, y in found.items()]
         return float(np.nan_to_num(np.mean(errors), nan=np.inf))
 
     best = min(makes, key=score)
-    made = run(best, int(series.origins[-1]) + 1, {*series.origins.tolist()})
-    return np.array([made[row] for row in series.origins.tolist()])
+    found = run(best, int(series.origins[-1]) + 1, {*series.origins.tolist()})
+    return np.array([found[row] for row in series.origins.tolist()])
 
 
 def mstl(series: Series) -> np.ndarray:
@@ -104,7 +104,7 @@ def mstl(series: Series) -> np.ndarray:
         model = MSTL(
             season_length=[series.day, 7 * series.day], trend_forecaster=AutoETS(model="ZZN")
         )
-        past = series.y[origin + 1 - rows : origin + 1]
+        past = series.y[max(origin + 1 - rows, 0) : origin + 1]
         forecasts.append(model.forecast(y=past, h=series.horizon)["mean"])
     return np.array(forecasts)
 

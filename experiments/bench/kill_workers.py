@@ -19,6 +19,7 @@ import jax
 import numpy as np
 
 import jboost as jb
+from jboost.core import extras
 
 R = 3
 
@@ -41,8 +42,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     kills = args.kills or (2 if args.quick else 50)
     rows = args.rows or (20_000 if args.quick else 1_000_000)
-    import ray
-
+    ray = extras.need("ray", "ray")
     from jboost.fleets.ray import Fleet
 
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
@@ -68,8 +68,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         took = time.perf_counter() - start
         print(f"block {number + 1} of {kills}: {took:.1f} s with a kill", flush=True)
     every = alone.names(expected)
-    pairs = zip(*(jax.tree.leaves(f.states(s, every)) for f, s in
-                  ((alone, expected), (fleet, state))), strict=True)  # fmt: skip
+    both = alone.states(expected, every), fleet.states(state, every)
+    pairs = zip(*map(jax.tree.leaves, both), strict=True)
     assert all(np.array_equal(a, b) for a, b in pairs), "states differ"
     print(f"{sent} kills over {rows:,} rows of {len(every):,} keys: every bit is the same")
 

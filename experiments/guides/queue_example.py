@@ -38,7 +38,7 @@ class Consumer:
         self.next: dict[int, int] = {}  # by partition, the offset of the next message to learn
         try:
             self.state = fleet.load(folder)
-            self.next = {int(part): n for part, n in (self.state.position or {}).items()}
+            self.next = {int(partition): n for partition, n in (self.state.position or {}).items()}
         except FileNotFoundError:
             pass  # the first start
         self._early: dict[tuple[int, int], Message] = {}  # came before the ones they follow
@@ -59,7 +59,7 @@ class Consumer:
 
     def keep(self, acknowledge: Callable[[dict[int, int]], None]) -> None:
         """Save the fleet with its position; only then may the queue forget the messages."""
-        position = {str(part): offset for part, offset in self.next.items()}
+        position = {str(partition): offset for partition, offset in self.next.items()}
         self.fleet.save(self.folder, self.state, position=position)
         acknowledge(dict(self.next))
 
@@ -99,15 +99,15 @@ class Queue:
 
 def messages(rows: int, names: int, partitions: int) -> list[Message]:
     """Rows of many streams, in partitions."""
-    rng, offsets, made = np.random.default_rng(0), [0] * partitions, []
+    rng, offsets, sent = np.random.default_rng(0), [0] * partitions, []
     for name, (a, b) in zip(
         rng.integers(0, names, rows).tolist(), rng.normal(size=(rows, 2)).tolist(), strict=True
     ):
         partition = name % partitions
         message = Message(partition, offsets[partition], f"sensor {name}", (a, b), a * name - b)
-        made.append(message)
+        sent.append(message)
         offsets[partition] += 1
-    return made
+    return sent
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -118,8 +118,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     sent, model = messages(args.rows, 50, 3), jb.NLMS(0.1)
     queue, moments = Queue(sent, 64, seed=1), random.Random(2)
     with tempfile.TemporaryDirectory() as folder:
+        consumer = Consumer(jb.Fleet(model, 2), folder)
         for crash in range(args.crashes + 1):
-            consumer = Consumer(jb.Fleet(model, 2), folder)
+            consumer = Consumer(jb.Fleet(model, 2), folder)  # it starts again
             lives = moments.randint(10, 60) if crash < args.crashes else None
             for number, batch in enumerate(queue.deliver()):
                 if number == lives:
@@ -128,9 +129,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         consumer.keep(queue.acknowledge)
     whole = jb.Fleet(model, 2)
     order = sorted(sent, key=lambda m: (m.partition, m.offset))
-    expected = whole.learn(
-        whole.init(), [m.name for m in order], [m.x for m in order], [m.d for m in order]
-    )
+    xs, ds = np.array([m.x for m in order]), np.array([m.d for m in order])
+    expected = whole.learn(whole.init(), [m.name for m in order], xs, ds)
     names = whole.names(expected)
     same = np.array_equal(
         whole.states(expected, names).w, consumer.fleet.states(consumer.state, names).w

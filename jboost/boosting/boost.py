@@ -6,9 +6,13 @@ from jboost.boosting import copies
 from jboost.boosting.booster import RLS_COMBINER, Boosted
 from jboost.boosting.emphasis import Emphasis
 from jboost.boosting.modes import Mode, Weighted
-from jboost.combiners.mean import NSGD, from_mean
+from jboost.combiners.mean import NSGD, Uniform, from_mean
 from jboost.core import Learner, Number, checks
 from jboost.core.learner import instance
+from jboost.core.losses import Loss
+from jboost.learners.sgd import SGD
+from jboost.transforms.maps import Bias
+from jboost.transforms.pipelines import pipeline
 
 MOST_LEARNERS = 2**20
 
@@ -24,6 +28,7 @@ def boost(
     guarantee: Number | None = None,
     chain: str = "prefix",
     literal: bool = False,
+    loss: Loss | None = None,
 ) -> Boosted:
     """Boost m copies of a learner, or a list of different ones: the paper's Algorithms 1 and 2.
 
@@ -48,6 +53,11 @@ def boost(
       guarantee: σ² in (0, 1) for Algorithm 1, λ = min{1, (σ²)^(l/2)}; not with ``dependence``.
       chain: "prefix" sums the chain at once, "scan" walks it with an inner ``lax.scan``.
       literal: whether to follow the printed recursion: δ₀ = 0, y clipped inside δ, no floor of δ.
+      loss: one of :mod:`jboost.losses`, that of the learners: its deviance, twice the loss, takes
+        the place of e² in the chain, and σ_m² is the deviance that is hoped for. The default
+        combiner is then ``pipeline(Bias(), SGD(0.005, loss=loss))``: learners of a quantile that
+        give weight to large errors lean outward, and it brings their mean back. For Poisson it is
+        ``Uniform()``.
 
     >>> import jax, jboost as jb
     >>> model = jb.boost([jb.SGD(0.1), jb.Newton(0.999)], target_mse=0.2, mode=jb.RandomUpdate())
@@ -60,9 +70,9 @@ def boost(
         why = f"guarantee={checks.shown(guarantee)} is Algorithm 1, whose exponent is l/2"
         raise ValueError(f"{why}: give no dependence; got dependence={checks.shown(dependence)}")
     c = 1.0 if dependence is None else dependence
-    emphasis = Emphasis(target_mse, c, guarantee, chain, literal)
+    emphasis = Emphasis(target_mse, c, guarantee, chain, literal, loss)
     if combiner is None:
-        combiner = NSGD(step_size=0.01, epsilon=0.0) if literal else RLS_COMBINER
+        combiner = NSGD(step_size=0.01, epsilon=0.0) if literal else _combiner(emphasis.loss)
     mode = Weighted() if mode is None else mode
     boosted = Boosted(
         learner=learners[0] if len(learners) == 1 else learners,
@@ -75,6 +85,13 @@ def boost(
         copies.check(group, size)
     copies.check(emphasis, boosted.m)
     return boosted
+
+
+def _combiner(loss: Loss | None) -> Learner:
+    """Return the default combiner of estimates under a loss."""
+    if loss is None:
+        return RLS_COMBINER
+    return Uniform() if loss.has_link else pipeline(Bias(), SGD(step_size=0.005, loss=loss))
 
 
 def _grouped(

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import DTypeLike
 
-from jboost.core import Number, checks, model, static
+from jboost.core import Number, checks, losses, model, static
+from jboost.core.losses import Loss
 from jboost.core.numerics import LARGEST, Sum
 from jboost.core.products import sums_before
 
@@ -39,7 +40,8 @@ class Emphasis:
     Its arguments are those of :func:`jboost.boost`. With ``literal`` δ₀ = 0 (where 0⁰ = 1, 0⁺ = 0
     and 0⁻ → 1), and the estimate is clipped to [−1, 1] inside δ. Otherwise δ is at least 1e-6, and
     an error enters it as min(1, e²/4). That is the paper's δ where |d| ≤ 1 and |y| ≤ 1, and
-    0 ≤ δ ≤ 1 for any target.
+    0 ≤ δ ≤ 1 for any target. With a ``loss`` its deviance takes the place of e² in the chain and in
+    δ.
     """
 
     target_mse: Number
@@ -47,12 +49,15 @@ class Emphasis:
     guarantee: Number | None = None
     chain: str = static(default="prefix")
     literal: bool = static(default=False)
+    loss: Loss | None = None
 
     def __post_init__(self) -> None:
         from_zero, share = checks.a_number(at_least=0), checks.a_number(above=0, below=1)
         checks.fields(self, target_mse=from_zero, dependence=from_zero)
         checks.fields(self, guarantee=checks.or_none(share), chain=checks.one_of("prefix", "scan"))
-        checks.fields(self, literal=checks.flag)
+        checks.fields(self, literal=checks.flag, loss=losses.rule)
+        if self.literal and self.loss is not None:
+            raise ValueError("loss must be None in a literal model: the paper's is the squared one")
 
     def init(self, m: int, dtype: DTypeLike) -> EmphasisState:
         return EmphasisState(Sum.zeros((m,), dtype), Sum.zeros((m,), dtype))
@@ -85,8 +90,12 @@ class Emphasis:
         if self.literal:
             error = jnp.square(d - jnp.clip(y, -1, 1)) / 4
         else:
-            error = jnp.minimum(jnp.square(d - y) / 4, 1)
+            error = jnp.minimum(self.square(y, d) / 4, 1)
         return EmphasisState(state.Lam.add(lam), state.loss.add(lam * error))
+
+    def square(self, y: Array, d: Array) -> Array:
+        """Return e², or what takes its place: the deviance of the loss, twice its value."""
+        return jnp.square(d - y) if self.loss is None else self.loss.deviance(y, d)
 
     def weigh(
         self, state: EmphasisState, y: Array, d: Array, weight: Array
@@ -94,7 +103,7 @@ class Emphasis:
         """Return λ of every learner for a sample of a weight, and the record that includes it."""
         target_mse = jnp.broadcast_to(jnp.asarray(self.target_mse, y.dtype), y.shape)
         # The square of a huge estimate may overflow, and 0 · ∞ below would be NaN for ever.
-        gain = target_mse - jnp.minimum(jnp.square(d - y), LARGEST_SQUARE)
+        gain = target_mse - jnp.minimum(self.square(y, d), LARGEST_SQUARE)
         if self.chain == "prefix":
             lam = self.importance(self.delta(state), sums_before(gain))
             return lam, self.record(state, y, d, weight * lam)

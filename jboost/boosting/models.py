@@ -83,7 +83,7 @@ def bsgd_dr(
     """BSGD-DR: boosted SGD by data reuse, eq. `iterate`, with steps of step_size / max_reuse.
 
     >>> bsgd_dr(target_mse=0.25, step_size=0.1).learner
-    SGD(step_size=0.02, guard=True)
+    SGD(step_size=0.02, guard=True, loss=None)
     """
     mode = DataReuse(max_reuse)
     step_size = checks.number("step_size", step_size, above=0)

@@ -101,7 +101,7 @@ def describe(model: object, store: Store, *, opaque: bool = False) -> Any:
 
     >>> from jboost.learners import SGD
     >>> describe(SGD(step_size=0.1), Store())
-    {'class': 'SGD', 'fields': {'step_size': 0.1, 'guard': True}}
+    {'class': 'SGD', 'fields': {'step_size': 0.1, 'guard': True, 'loss': None}}
 
     With ``opaque`` a function is described by its name alone, which :func:`rebuild` refuses.
     """

@@ -18,11 +18,16 @@ from jboost.core.extras import MissingExtra
 from jboost.core.outline import outline
 from jboost.reports import page, pictures
 from jboost.reports.accounts import Learners
+from jboost.reports.importance import Importance
 
 LEGEND = (
     "λ: how much a learner is to learn from a sample; z: how much its estimate counts; share: its "
     "part in what the prediction has in common with the answers. Means of rows looked at now and "
     "then."
+)
+IMPORTANCE = (
+    "A column's part is what it adds to a prediction, compared with the usual value of the column. "
+    "The parts and the base add up to the prediction; what past answers tell is in the base."
 )
 
 
@@ -54,6 +59,10 @@ def _drawings(done: Outcome) -> dict[str, tuple[str, Callable[..., pictures.TwoA
         shown = {"names": done.learner_names, "when": times_at}
         draw = partial(pictures.learners_of, done.learners, **shown)
         drawings["Learners"] = "what each learner did over time", draw
+    if done.importance is not None:
+        names = [column.name for column in done.columns.inputs]
+        draw = partial(pictures.importance_over_time, done.importance, names, when=times_at)
+        drawings["Columns"] = "how much each column moves the predictions", draw
     return drawings
 
 
@@ -81,6 +90,16 @@ def _learners_table(learners: Learners, names: list[str] | None) -> str:
     return page.text(legend) + page.table(head, rows)
 
 
+def _importance_table(done: Outcome, importance: Importance) -> str:
+    """Return the table of the columns, the most important first."""
+    mean, shares = importance.mean, importance.shares
+    rows = [
+        [done.columns.inputs[i].name, f"{mean[i]:.6g}", f"{shares[i]:.1%}"]
+        for i in importance.order
+    ]
+    return page.text(IMPORTANCE) + page.table(["column", "mean size of its part", "share"], rows)
+
+
 def _write_page(done: Outcome, path: Path) -> None:
     drawn = {}
     for heading, (description, draw) in _drawings(done).items():
@@ -92,6 +111,8 @@ def _write_page(done: Outcome, path: Path) -> None:
         drawn["Intervals"] = page.text(outcome.coverage_text(done.bands)) + drawn["Intervals"]
     if done.learners is not None:
         drawn["Learners"] += _learners_table(done.learners, done.learner_names)
+    if done.importance is not None:
+        drawn["Columns"] += _importance_table(done, done.importance)
     columns, unscored = done.columns, done.rows - done.tally.scored
     data = {
         "file": done.file,

@@ -16,7 +16,7 @@ DESCRIPTION = """\
 Print the next H answers that a kept run of jboost run --horizon forecasts, a
 line of CSV each: the horizon, the time it is for, the forecast, and its bounds.
 FUTURE holds the columns that are known in advance, at the rows to come; without
-it they count as at the last row. Nothing is learned, and the run stays as it is.
+it they count as at the last row. Nothing is learned: the run stays as it is.
 """
 EPILOG = f"""\
 {terminal.EXIT_STATUS}
@@ -43,14 +43,14 @@ def run(args: argparse.Namespace) -> int:
     done, content = horizons.read_run(args.run_file)
     model, state = done.model, content.state
     args.target = None
-    known = None
+    values = None
     if args.file is not None:
         if not done.known:
             text = "the run has no --known columns, so that no file tells more of the rows to come"
             raise CommandError(f"{text}; leave {args.file} out", terminal.WRONG_USAGE)
-        known = _known(args, done)
-    y = np.asarray(model.forecast(state, known))
-    low, high = (np.asarray(end) for end in model.interval(state, known))
+        values = _known(args, done)
+    y = np.asarray(model.forecast(state, values))
+    low, high = (np.asarray(end) for end in model.interval(state, values))
     columns = {"horizon": [str(h) for h in range(1, len(y) + 1)]}
     timing = Timing.of(done.columns)
     if timing is not None and done.latest is not None:

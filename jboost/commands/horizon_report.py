@@ -79,16 +79,20 @@ def _sentences(done: Forecasting) -> list[str]:
     text = f"{done.rows:,} rows, {int(account.answers.sum()):,} pairs of a forecast and its answer"
     if done.skipped:
         text += f", nothing was learned from {done.skipped:,} rows"
-    said_of_run = [text]
+    if account.left_out:
+        text += f", {account.left_out:,} rows were left out, as their time is not later than before"
+    if account.gaps:
+        text += f", {account.gaps:,} steps had no row"
+    sentences = [text]
     if done.intervals and account.bounded.any():
         low, high = np.nanmin(account.coverage), np.nanmax(account.coverage)
         wish = f"{done.model.coverage:.4g} intervals"
-        said_of_run.append(f"{wish}: {low:.1%} to {high:.1%} of the answers inside, by horizon")
+        sentences.append(f"{wish}: {low:.1%} to {high:.1%} of the answers inside, by horizon")
     best = min(account.mae, key=lambda name: account.mae[name])
     if best != done.name and account.mae[best] < account.mae[done.name]:
         figures = f"MAE {account.mae[best]:.6g} against {account.mae[done.name]:.6g}"
-        said_of_run.append(f"{best} did better than {done.name}: {figures}")
-    return said_of_run
+        sentences.append(f"{best} did better than {done.name}: {figures}")
+    return sentences
 
 
 def show(done: Forecasting, *, on_stderr: bool) -> None:

@@ -95,8 +95,8 @@ def _begin(args: argparse.Namespace) -> tuple[Forecasting, Source, dict[str, Any
     """Return the run that is asked for, its source, and what the checkpoint held of it."""
     if args.resume and os.path.exists(args.checkpoint):
         done, content = read_run(args.checkpoint)
-        known = options.joined(args.known)
-        if (known and known != done.known) or args.model is not None or args.set:
+        asked = options.joined(args.known)
+        if (asked and asked != done.known) or args.model is not None or args.set:
             text = "--known, --model and --set are those of the run to go on with: leave them out"
             raise CommandError(text, WRONG_USAGE)
         done.file, done.begins = args.file, done.rows if args.append else done.begins
@@ -104,13 +104,13 @@ def _begin(args: argparse.Namespace) -> tuple[Forecasting, Source, dict[str, Any
         return done, source, content.extra["caller"]
     missing = args.missing or "impute"
     source = options.source_of(args, None, missing)
-    columns, known = source.columns, options.joined(args.known)
+    columns, in_advance = source.columns, options.joined(args.known)
     say_columns(columns)
-    if known and source.live:
+    if in_advance and source.live:
         text = "--known needs a file: the rows that follow have not come yet on standard input"
         raise CommandError(text, WRONG_USAGE)
     with options.reading(args.file):
-        numbers = ahead.columns_of(columns, known, args.file)
+        numbers = ahead.columns_of(columns, in_advance, args.file)
     timing = Timing.of(columns)
     if timing is None:
         found = "rows show no regular step" if columns.time else "there is no column of times"
@@ -130,12 +130,11 @@ def _begin(args: argparse.Namespace) -> tuple[Forecasting, Source, dict[str, Any
             calendar=Calendar(0, timing.unit, timing.origin) if timing else None,
             step=timing.step if timing else 1.0,
             coverage=args.intervals or 0.9,
-            longest=max(1024, args.horizon),
         )
     account = Horizons(name, args.horizon, columns.step)
     intervals = args.intervals is not None
     return (
-        Forecasting(args.file, name, model, columns, known, missing, intervals, account),
+        Forecasting(args.file, name, model, columns, in_advance, missing, intervals, account),
         source,
         {},
     )
@@ -193,12 +192,12 @@ def _stream(
 ) -> StreamRun:  # fmt: skip
     model = done.model
     shift = timing is not None
-    known = [number - shift for number in model.known]
+    columns = [number - shift for number in model.known]
 
     def blocks(position: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         with options.reading(args.file):
             rows = source.labelled(position)
-            for x, d, labels in ahead.with_rows_ahead(rows, model.horizon, known, timing):
+            for x, d, labels in ahead.with_rows_ahead(rows, model.horizon, columns, timing):
                 for row in range(0, len(d), BLOCK):
                     waiting.append(labels.cut(row, row + BLOCK))
                     yield x[row : row + BLOCK], d[row : row + BLOCK]

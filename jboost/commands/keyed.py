@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import dataclasses
 import os
 import sys
@@ -19,7 +18,7 @@ import numpy as np
 from jboost import catalogue, limits
 from jboost.checkpoints import atomic
 from jboost.checkpoints.archive import CheckpointError
-from jboost.commands import options, outcome, terminal
+from jboost.commands import keyed_report, options, outcome, terminal
 from jboost.commands.terminal import FAILED, WRONG_USAGE, CommandError, explaining
 from jboost.core import Learner, checks
 from jboost.core.progress import Progress, duration, percent
@@ -33,10 +32,13 @@ from jboost.fleets.fleet import Fleet
 from jboost.fleets.names import hashes
 from jboost.fleets.shards import MANIFEST, read_manifest
 from jboost.fleets.state import FleetState
+from jboost.forecasts import Forecast
 from jboost.reports.accounts import Watch
 from jboost.reports.keys import KeyTally
 
 EVERY = 16  # blocks between checkpoints
+FORECAST = "forecast"  # the name of the forecaster without a learner
+LONGEST_PERIOD = 400  # rows that seasons of a key are looked for in: a week of half hours
 
 
 @dataclasses.dataclass
@@ -50,19 +52,27 @@ class KeyedRun:
     seed: int
     missing: str  # what becomes of missing inputs, a value of ``--missing``
     columns: dict[str, Any]  # of the file, as JSON can hold them
+    horizon: int | None = None  # how many rows of a key are forecast; None where none are
     left_out: int = 0  # rows without a key, or that could not be read
     predictions: int | None = None  # bytes of the file of predictions
 
     def model(self) -> Learner:
         """Return the model that each key has."""
         impute = self.missing == "impute"
-        model = catalogue.named(self.name, self.settings, impute=impute)
-        return catalogue.resolve(model, intervals=self.intervals)
+        if self.horizon is None:
+            model = catalogue.named(self.name, self.settings, impute=impute)
+            return catalogue.resolve(model, intervals=self.intervals)
+        learner = None
+        if self.name != FORECAST:
+            learner = catalogue.named(self.name, self.settings, impute=impute)
+        longest = max(LONGEST_PERIOD, self.horizon)
+        coverage = self.intervals or 0.9
+        return Forecast(learner, self.horizon, coverage=coverage, longest=longest)
 
 
 def run(args: argparse.Namespace) -> int:
     """Learn the file, print the table, and write what was asked for."""
-    for name in ("plot", "report", "append"):
+    for name in ("plot", "report", "append", "known", "explain", "events"):
         if getattr(args, name):
             raise CommandError(f"--{name} does not go with --key", WRONG_USAGE)
     folder = None if args.checkpoint is None else str(args.checkpoint)
@@ -104,29 +114,39 @@ def _run(args: argparse.Namespace, folder: str | None, before: KeyedRun | None) 
         if args.key in (args.target, args.time):
             raise CommandError(f"--key is {args.key!r}, which has another role", WRONG_USAGE)
         args.ids = [*args.ids, [args.key]]  # the key labels the rows, and is no input
-        name, missing = options.known_model(args.model), args.missing or "impute"
-        chosen = options.settings(args, name)
-        kept = KeyedRun(args.key, name, chosen, args.intervals, args.seed or 0, missing, {})
+        missing, name, chosen = args.missing or "impute", FORECAST, {}
+        if args.model is not None or args.horizon is None:
+            name = options.known_model(args.model)
+            chosen = options.settings(args, name)
+        elif args.set:
+            raise CommandError(
+                "--set is for a --model, and the least squares have none", WRONG_USAGE
+            )
+        seed = args.seed or 0
+        plan = KeyedRun(args.key, name, chosen, args.intervals, seed, missing, {}, args.horizon)
         source = options.source_of(args, None, missing)
         outcome.say_columns(source.columns)
     else:
-        kept = before
-        if args.key != kept.key:
-            raise CommandError(f"the run to go on with has --key {kept.key}", WRONG_USAGE)
+        plan = before
+        if args.key != plan.key:
+            raise CommandError(f"the run to go on with has --key {plan.key}", WRONG_USAGE)
+        if args.horizon not in (None, plan.horizon):
+            before_it = f"--horizon {plan.horizon}" if plan.horizon else "no --horizon"
+            raise CommandError(f"the run to go on with has {before_it}", WRONG_USAGE)
         with options.refusing(FAILED):
-            columns = Columns.from_dict(kept.columns)
-        source = options.source_of(args, columns, kept.missing)
+            columns = Columns.from_dict(plan.columns)
+        source = options.source_of(args, columns, plan.missing)
     with options.refusing():
-        model = kept.model()
+        model = plan.model()
     width = source.columns.width
     options.refuse_huge(model, width)
-    key = jax.random.key(kept.seed) if model.needs_key else None
+    key = jax.random.key(plan.seed) if model.needs_key else None
     fleet = Fleet(model, width, key=key, dtype="float32", bound=_bound(model, width), spill=folder)
     with options.refusing(FAILED):
         state = fleet.init() if before is None else fleet.load(str(folder))
-    tally = KeyTally(kept.name, state.columns if before is not None and len(state) else None)
+    tally = KeyTally(plan.name, state.columns if before is not None and len(state) else None)
     position = 0 if before is None else int(state.position["row"])
-    keyed = _Keyed(args, folder, source, kept, fleet, tally, state, position)
+    keyed = _Keyed(args, folder, source, plan, fleet, tally, state, position)
     try:
         keyed.learn()
     except KeyboardInterrupt:
@@ -138,7 +158,7 @@ def _run(args: argparse.Namespace, folder: str | None, before: KeyedRun | None) 
         return terminal.INTERRUPTED
     if not keyed.position:
         raise CommandError(f"{args.file} has no rows", terminal.BAD_DATA)
-    keyed.show()
+    keyed_report.show(keyed.summary(), args.keys, args.predictions)
     return terminal.DONE
 
 
@@ -157,13 +177,13 @@ class _Keyed:
     """A run as far as it has come."""
 
     def __init__(
-        self, args: argparse.Namespace, folder: str | None, source: Source, kept: KeyedRun,
+        self, args: argparse.Namespace, folder: str | None, source: Source, plan: KeyedRun,
         fleet: Fleet, tally: KeyTally, state: FleetState, position: int,
     ) -> None:  # fmt: skip
-        self.args, self.folder, self.source, self.kept = args, folder, source, kept
+        self.args, self.folder, self.source, self.plan = args, folder, source, plan
         self.fleet, self.tally, self.state = fleet, tally, state
         self.position = self.saved = position
-        self.watch = Watch.for_model(fleet.model, learners=False)
+        self.watch = Watch.for_model(fleet.model, learners=False)  # none for forecasts
 
     def learn(self) -> None:
         """Go through the stream, write predictions, and keep the run."""
@@ -204,24 +224,27 @@ class _Keyed:
 
     def _handle(self, block: Encoded, out: Predictions | None) -> None:
         """Predict, learn, count and write the rows of a block."""
-        column, n = block.labels.columns[self.kept.key], len(block.d)
+        column, n = block.labels.columns[self.plan.key], len(block.d)
         nulls = np.asarray(column.is_null())
         if nulls.any() and self.args.bad_rows != "skip":
             row = self.position + int(nulls.argmax()) + 1
-            problem = f"row {row:,} of {self.args.file} has no {self.kept.key!r}"
+            problem = f"row {row:,} of {self.args.file} has no {self.plan.key!r}"
             advice = "give it a key, or pass --bad-rows skip to leave such rows out"
             raise CommandError(f"{problem}; {advice}", terminal.BAD_DATA)
         rows = np.flatnonzero(~nulls)
-        self.kept.left_out += n - len(rows)
+        self.plan.left_out += n - len(rows)
         if len(rows):
             x, d = block.x[rows], block.d[rows]
             try:
-                names = names_of(f"the column {self.kept.key!r}", column.filter(~nulls))
+                names = names_of(f"the column {self.plan.key!r}", column.filter(~nulls))
             except (TypeError, ValueError) as error:
                 raise CommandError(f"{self.args.file}: {error}", terminal.BAD_DATA) from None
             observe = self.watch if any(self.watch) else None
             self.state, trace = self.fleet.run(self.state, names, x, d, observe=observe)
             prediction = np.asarray(trace.prediction)
+            if trace.due is not None:  # what was forecast of a row at the row of its key before
+                prediction = np.asarray(trace.due)[:, 0]
+                d = np.where(np.isnan(prediction), np.nan, d)
             self.tally.add(self.state.directory.find(names, hashes(names)), d, prediction)
             if out is not None:
                 self._write(out, block, rows, prediction, trace.observed)
@@ -250,53 +273,30 @@ class _Keyed:
                 out.sync()
 
     def _predictions(self) -> AbstractContextManager[Predictions | None]:
-        if self.args.predictions is None:
+        if self.args.predictions is None or self.plan.horizon is not None:
             return contextlib.nullcontext()
-        length, names = self.kept.predictions, self.source.columns.labels
+        length, names = self.plan.predictions, self.source.columns.labels
         if self.args.predictions == "-":
             length = 1 if self.position else None  # the header was written before
-        shape = {"intervals": self.watch.intervals, "as_json": self.source.is_json}
         with options.refusing(FAILED), explaining(str(self.args.predictions)):
-            return Predictions(self.args.predictions, length, self.position, labels=names, **shape)
+            return Predictions(
+                self.args.predictions, length, self.position, intervals=self.watch.intervals,
+                labels=names, as_json=self.source.is_json,
+            )  # fmt: skip
 
     def _save(self, out: Predictions | None) -> None:
         """Keep the run: states, sums and the position, all of them or none."""
-        self.kept.columns = self.source.columns.as_dict()
-        self.kept.predictions = None if out is None else out.length
-        position = {"row": self.position, "run": dataclasses.asdict(self.kept)}
+        self.plan.columns = self.source.columns.as_dict()
+        self.plan.predictions = None if out is None else out.length
+        position = {"row": self.position, "run": dataclasses.asdict(self.plan)}
         with explaining(f"the run could not be kept in {self.folder}"):
             columns = self.tally.columns
             self.fleet.save(str(self.folder), self.state, position=position, columns=columns)
         self.saved = self.position
 
-    def show(self) -> None:
-        """Print the closing table; the keys with the largest errors go to standard error."""
-        left = f", {self.kept.left_out:,} without a key" if self.kept.left_out else ""
-        terminal.say(f"{self.position:,} rows of {len(self.state):,} keys{left}")
-        names = self.fleet.names(self.state)
-        errors, counts = self.tally.errors(), self.tally.columns["scored"]
-        for title, streams in zip(("largest", "smallest"), self.tally.extremes(), strict=True):
-            for stream in streams.tolist():
-                shown = checks.printable(_text(names[stream]))[:60]
-                detail = f"MSE {errors[stream]:.6g} over {int(counts[stream]):,} rows"
-                terminal.say(f"{title} error: {shown}: {detail}")
-        if self.args.keys is not None:
-            with explaining(str(self.args.keys)), atomic.replacing(self.args.keys) as file:
-                lines = [("key", "rows", "mse")]
-                order = np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable").tolist()
-                lines += [(_text(names[i]), int(counts[i]), float(errors[i])) for i in order]
-                texts: list[str] = []
-                csv.writer(_Lines(texts), lineterminator="\n").writerows(lines)
-                file.write("".join(texts).encode())
-        outcome.print_table(self.tally.table(), on_stderr=self.args.predictions == "-")
-
-
-class _Lines:
-    """What ``csv.writer`` writes to: a list of lines."""
-
-    def __init__(self, lines: list[str]) -> None:
-        self.write = lines.append
-
-
-def _text(name: object) -> str:
-    return name if isinstance(name, str) else str(name)
+    def summary(self) -> keyed_report.Summary:
+        """Return what is to be shown of the run."""
+        return keyed_report.Summary(
+            self.fleet, self.state, self.tally, self.position, self.plan.left_out,
+            self.plan.horizon is not None, self.plan.intervals is not None,
+        )  # fmt: skip

@@ -20,6 +20,7 @@ from jboost.core.progress import duration, percent
 from jboost.files.columns import NUMERIC, Columns
 from jboost.files.encoding import Labels
 from jboost.reports.accounts import Bands, Learners, Watch
+from jboost.reports.importance import Importance
 from jboost.reports.tally import Tally
 from jboost.running.blocks import Block
 
@@ -43,12 +44,14 @@ class Outcome:
     tally: Tally
     bands: Bands | None = None  # None if the model has no intervals
     learners: Learners | None = None  # None unless the learners are watched
+    importance: Importance | None = None  # None unless predictions are explained
     saved: dict[str, Any] = field(default_factory=dict)  # what the checkpoint held of all this
     rows: int = 0  # how many rows of the stream were learned and handled
     skipped: int = 0  # how many of them nothing was learned from
     unused: list[int] = field(default_factory=list)  # inputs without a usable number so far
     begins: int = 0  # how many rows of the stream came before the first of this file
     bad: int = 0  # how many rows could not be read
+    events: dict[str, int] = field(default_factory=dict)  # how many there were, by name
     _rows_before: int = 0  # learned by an earlier run
     _began: float = 0.0
 
@@ -60,6 +63,10 @@ class Outcome:
             self.learners = None  # what an earlier run has counted would lack the rows of this run
         elif self.learners is None:
             self.learners = Learners(watch.learners, start=position)
+        if watch.explained is None:
+            self.importance = None  # for the same reason
+        elif self.importance is None:
+            self.importance = Importance(len(self.columns.inputs), start=position)
         self.rows = self._rows_before = position
 
     def start_clock(self) -> None:
@@ -85,14 +92,17 @@ class Outcome:
             self.bands.add(block, labels.instants)
         if self.learners is not None:
             self.learners.add(block)
+        if self.importance is not None:
+            self.importance.add(block)
         self.bad += int(labels.bad.sum())
 
     def as_dict(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""
         accounts = {"tally": self.tally, "bands": self.bands, "learners": self.learners}
+        accounts["importance"] = self.importance
         saved = {name: account and account.as_dict() for name, account in accounts.items()}
         saved |= {"missing": self.missing, "name": self.name, "file": self.file}
-        saved |= {"begins": self.begins, "bad": self.bad}
+        saved |= {"begins": self.begins, "bad": self.bad, "events": dict(self.events)}
         return saved | {"columns": self.columns.as_dict()}
 
     @property
@@ -142,6 +152,11 @@ def show(done: Outcome, *, on_stderr: bool) -> None:
     say(f"{summary(done)}; {done.rate:,.0f} rows/s")
     if done.bands is not None:
         say(coverage_text(done.bands))
+    if done.importance is not None:
+        say(importance_text(done.importance, done.columns))
+    if done.events:
+        counts = [f"{count:,} {name}" for name, count in done.events.items() if count]
+        say(f"events: {', '.join(counts) or 'none'}")
     for sentence in advice(done):
         say(sentence)
     print_table(table(done), on_stderr=on_stderr)
@@ -178,6 +193,13 @@ def coverage_text(bands: Bands) -> str:
         f"{bands.coverage:.4g} intervals: {bands.covered:.1%} of the answers inside, "
         f"{bands.lately:.1%} lately; mean width {bands.width:.6g}"
     )
+
+
+def importance_text(importance: Importance, columns: Columns) -> str:
+    """Return which columns move the predictions most, in words."""
+    shares, shown = importance.shares, importance.order[:5]
+    parts = [f"{columns.inputs[i].name!r} {shares[i]:.0%}" for i in shown if shares[i] > 0]
+    return f"what moves the predictions: {', '.join(parts) or 'no column does'}"
 
 
 def table(done: Outcome) -> list[list[str]]:

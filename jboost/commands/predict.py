@@ -83,11 +83,15 @@ def _predict(args: argparse.Namespace, source: Source, content: Checkpoint) -> i
                     yield x[rows], np.full_like(d[rows], np.nan)  # no row is learned
 
     watch = Watch.for_model(content.model, learners=False)
-    shape = {"intervals": watch.intervals, "as_json": source.is_json}
     where = "standard output" if args.predictions == "-" else args.predictions
     writing = explaining(f"the predictions could not be written to {where}")
     with writing, options.refusing(FAILED):
-        out = Predictions(args.predictions, labels=source.columns.labels, **shape)
+        out = Predictions(
+            args.predictions,
+            intervals=watch.intervals,
+            labels=source.columns.labels,
+            as_json=source.is_json,
+        )
         stream = run_stream(
             content.model,
             blocks,

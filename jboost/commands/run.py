@@ -15,7 +15,16 @@ import numpy as np
 
 from jboost import catalogue
 from jboost.checkpoints import checkpoint
-from jboost.commands import documents, horizons, keyed, options, outcome, terminal
+from jboost.commands import (
+    documents,
+    events,
+    explanations,
+    horizons,
+    keyed,
+    options,
+    outcome,
+    terminal,
+)
 from jboost.commands.outcome import Outcome
 from jboost.commands.terminal import FAILED, WRONG_USAGE, CommandError, explaining, option
 from jboost.core import Learner, checks
@@ -26,9 +35,11 @@ from jboost.files.encoding import Labels
 from jboost.files.predictions import Predictions
 from jboost.files.sources import Source
 from jboost.reports.accounts import Bands, Learners, Watch
+from jboost.reports.importance import Importance
 from jboost.reports.tally import Tally
 from jboost.running.stream import StreamRun, run_stream
 from jboost.sweeps.jobs import example_state
+from jboost.wrappers.flags import Flags
 
 # Rows of the first block, and of the largest block of a slow model: first results come early, and
 # all come steadily. A quick model has longer blocks: a call of its program costs more beside them.
@@ -56,11 +67,12 @@ columns, target, prediction, and with --intervals lower and upper.
 examples:
   jboost run houses.csv --target price
   jboost run houses.csv --target price --intervals 0.9 --report houses.html
-  jboost run load.csv --target mw --time hour --horizon 24 --known holiday \
+  jboost run load.csv --target mw --time hour --horizon 24 --known holiday \\
       --intervals 0.9 --checkpoint load.run --report load.html
   jboost run trips.parquet --target seconds --drop id --category zone \\
       --model bnm_wu --set m=10 --checkpoint trips.run --report trips.html
   jboost run today.csv --checkpoint trips.run --append --predictions out.csv
+  jboost run meters.parquet --target kw --key meter --checkpoint meters.d
   tail -f sensor.csv | jboost run - --target kw --bad-rows skip --predictions -
 """
 
@@ -89,6 +101,10 @@ def add(commands: terminal.Subcommands) -> None:
     text += "together (default: 16, and 1024 for standard input)"
     option(keep, "--every", "N", text, terminal.whole_number(1))
     option(keep, "--predictions", "OUT", "write predictions; - for a pipe", terminal.new_output)
+    text = "write what each column adds to each prediction; takes longer"
+    option(keep, "--explain", "OUT.csv", text, terminal.new_file)
+    text = "write what to look at: answers outside, anomalies, changes, inputs that drift"
+    option(keep, "--events", "OUT.jsonl", text, terminal.new_file)
     text = "with --key, write the errors of all keys as CSV, the largest first"
     option(keep, "--keys", "OUT", text, terminal.new_file)
     text = "the error over time, the intervals, and what the learners of a booster did"
@@ -103,6 +119,9 @@ def run(args: argparse.Namespace) -> int:
     if args.resume and args.checkpoint is None:
         raise CommandError(f"{given} needs the --checkpoint to go on from", WRONG_USAGE)
     if args.key is not None:
+        if args.horizon is not None or args.known:
+            advice = "forecast a file of each key, or jb.Fleet(jb.Forecast(…)) in Python"
+            raise CommandError(f"--horizon and --key do not go together; {advice}", WRONG_USAGE)
         return keyed.run(args)
     if args.keys is not None:
         raise CommandError("--keys is for runs with --key", WRONG_USAGE)
@@ -114,10 +133,14 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(f"{args.checkpoint} exists already; {advice}", WRONG_USAGE)
     if args.known and args.horizon is None and not args.resume:
         raise CommandError("--known is for forecasts: pass --horizon H too", WRONG_USAGE)
-    names = ("checkpoint", "predictions", "plot", "report")
+    names = ("checkpoint", "predictions", "explain", "events", "plot", "report")
     outputs = {f"--{name}": getattr(args, name) for name in names}
     with options.keeping_programs(), options.writing(args.file, outputs):
-        return horizons.run(args) if _forecasts(args) else _run(args)
+        if not _forecasts(args):
+            return _run(args)
+        if args.explain or args.events:
+            raise CommandError("--explain and --events are not for forecasts", WRONG_USAGE)
+        return horizons.run(args)
 
 
 def _forecasts(args: argparse.Namespace) -> bool:
@@ -185,9 +208,11 @@ def _read_checkpoint(args: argparse.Namespace) -> Outcome | None:
             Tally.from_dict(saved["tally"]),
             Bands.from_dict(saved["bands"]) if saved["bands"] else None,
             Learners.from_dict(saved["learners"]) if saved["learners"] else None,
+            Importance.from_dict(saved["importance"]) if saved.get("importance") else None,
             saved,
             begins=seen if args.append else begins,
             bad=checks.whole("bad", saved.get("bad", 0), at_least=0),
+            events={name: int(saved.get("events", {}).get(name, 0)) for name in events.NAMES},
         )
     except (KeyError, TypeError, ValueError, OverflowError):
         raise CommandError(f"{args.checkpoint} was not written by jboost run") from None
@@ -197,7 +222,7 @@ def _outcome(args: argparse.Namespace, done: Outcome | None) -> tuple[Outcome, S
     """Return the run that is asked for, and its source; ``done`` is what it did before."""
     if done is None:
         missing = args.missing or "impute"
-        name, model = _model(args, missing, args.intervals)
+        name, model = _model(args, missing, args.intervals, args.events is not None)
         source = options.source_of(args, None, missing)
         columns = source.columns
         outcome.say_columns(columns)
@@ -209,23 +234,29 @@ def _outcome(args: argparse.Namespace, done: Outcome | None) -> tuple[Outcome, S
         text = f"the run to go on with has {before}, and --intervals is {args.intervals:g}"
         raise CommandError(text, WRONG_USAGE)
     if args.model is not None or args.set:
-        name, model = _model(args, done.missing, coverage)
+        flagged = events.flags_in(done.model) is not None
+        name, model = _model(args, done.missing, coverage, flagged)
         done = dataclasses.replace(done, name=name, model=model)
     source = options.source_of(args, done.columns, done.missing, done.begins)
     return dataclasses.replace(done, columns=source.columns), source
 
 
-def _model(args: argparse.Namespace, missing: str, intervals: float | None) -> tuple[str, Learner]:
+def _model(
+    args: argparse.Namespace, missing: str, intervals: float | None, flagged: bool
+) -> tuple[str, Learner]:
     """Return the name of the model that is asked for, and the model."""
     name = options.known_model(args.model)
     with options.refusing():
         model = catalogue.named(name, options.settings(args, name), impute=missing == "impute")
+        model = Flags(model) if flagged else model
         return name, catalogue.resolve(model, intervals=intervals)
 
 
 def _learn(args: argparse.Namespace, source: Source, done: Outcome) -> None:
     """Go through the stream, write predictions, and keep the outcome up to date."""
-    watch = Watch.for_model(done.model, learners=bool(args.plot or args.report))
+    shown, groups = bool(args.plot or args.report), done.columns.groups if args.explain else None
+    flags = args.events is not None and events.flags_in(done.model) is not None
+    watch = Watch.for_model(done.model, learners=shown, groups=groups, flags=flags)
     # Predictions on the same terminal would be written into the line.
     hidden = args.predictions == "-" and sys.stdout.isatty()
     with contextlib.ExitStack() as stack:
@@ -238,10 +269,14 @@ def _learn(args: argparse.Namespace, source: Source, done: Outcome) -> None:
             raise CommandError(f"{args.checkpoint} was written by another process; start again")
         done.begin(stream.position, watch)
         if args.checkpoint is not None:
-            stream.extra |= done.as_dict() | {"predictions": None}
+            stream.extra |= done.as_dict() | {"predictions": None, "explanations": None}
+            stream.extra["events_length"] = None
             with options.refusing(FAILED):
                 stream.check(done.columns.width)
         out = stack.enter_context(_predictions(args, source, stream.position, done, watch))
+        explained = explanations.open_file(args, source, stream.position, done)
+        parts_out = stack.enter_context(explained)
+        events_out = stack.enter_context(events.open_file(args, stream.position, done))
         stream.warm_up()
         done.start_clock()
         for block in stream:
@@ -250,14 +285,20 @@ def _learn(args: argparse.Namespace, source: Source, done: Outcome) -> None:
             done.add(block, labels)
             if out is not None:
                 bounds = [block.observed[name] for name in ("low", "high") if watch.intervals]
-                estimates = (block.targets, block.prediction, *bounds)
+                more = events.columns(block) if watch.flags else ()
+                estimates = (block.targets, block.prediction, *bounds, *more)
                 with terminal.writing_to(args.predictions):
                     out.write(block.start, *estimates, labels=labels.columns)
                     if args.checkpoint is not None:
                         out.sync()
+            if parts_out is not None:
+                explanations.write(parts_out, block, labels)
+            if events_out is not None:
+                events_out.write(block, labels)
             if args.checkpoint is not None:
-                length = out.length if out is not None else None
-                stream.extra |= done.as_dict() | {"predictions": length}
+                files = {"predictions": out, "explanations": parts_out, "events_length": events_out}
+                lengths = {name: file and file.length for name, file in files.items()}
+                stream.extra |= done.as_dict() | lengths
             done.rows, done.skipped = stream.position, stream.skipped
             progress.say(outcome.live_line(done, source.total))
 
@@ -307,6 +348,13 @@ def _predictions(
     elif args.append and not os.path.exists(args.predictions):
         length, rows = None, 0  # a file for the new rows alone
     names = done.columns.labels
-    shape = {"intervals": watch.intervals, "labels": names, "as_json": source.is_json}
     with terminal.writing_to(args.predictions), options.refusing(FAILED):
-        return Predictions(args.predictions, length, rows, **shape)
+        return Predictions(
+            args.predictions,
+            length,
+            rows,
+            intervals=watch.intervals,
+            more=events.COLUMNS if watch.flags else (),
+            labels=names,
+            as_json=source.is_json,
+        )

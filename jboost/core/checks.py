@@ -217,6 +217,14 @@ def real_dtype(name: str, array: Array | np.ndarray, detail: str) -> None:
         raise TypeError(f"{name} must hold real numbers ({detail}); got dtype {array.dtype}")
 
 
+def refuse_complex(name: str, value: Any) -> None:
+    """Refuse complex numbers, which a cast to real ones would only warn of."""
+    dtype = getattr(value, "dtype", None)
+    if np.iscomplexobj(value) if dtype is None else np.dtype(dtype).kind == "c":
+        advice = "pass its real and imaginary parts as separate columns, or targets"
+        raise TypeError(f"{name} must hold real numbers; got complex ones: {advice}")
+
+
 def printable(text: object) -> str:
     """Replace by a space each character that a terminal would obey instead of showing it.
 

@@ -1,8 +1,9 @@
 """Guards around the methods that the author of a model writes, so that a wrong call is explained.
 
 The base classes put them around the methods of every subclass. ``init`` refuses wrong arguments and
-a state that is too large before anything of it is built. ``predict`` and ``apply`` look at their
-arguments only after they have failed: a call that succeeds costs no more than without a guard.
+a state that is too large before anything of it is built. ``predict`` and ``apply`` refuse complex
+numbers, whose imaginary part would be dropped, and look at their arguments more closely only after
+they have failed: a call that succeeds costs hardly more than without a guard.
 """
 
 import functools
@@ -66,6 +67,7 @@ def _refuse_large(model: object, num_features: int, state: Any) -> Any:
 def _explained(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def explained(self: Any, state: Any, x: Any) -> Any:
+        checks.refuse_complex("x", x)
         try:
             return method(self, state, x)
         except Exception as error:

@@ -129,6 +129,8 @@ class Learner(abc.ABC):
         so does an x with unusable entries, unless the learner takes missing ones. The key is that
         of the whole run. A weight above 1,000 counts as 1,000.
         """
+        checks.refuse_complex("x", x)
+        checks.refuse_complex("d", d)
         weight = checks.spending(weight, repeats)
         if key is not None:
             checks.key("key", key)
@@ -246,6 +248,8 @@ class Transform(abc.ABC):
 
     def update(self, state: State, x: ArrayLike, d: ArrayLike = 0.0) -> State:
         """Return the state after the input x and its target, as :meth:`Learner.update` does."""
+        checks.refuse_complex("x", x)
+        checks.refuse_complex("d", d)
         try:
             sample = Sample.of(x, d, float_dtype(state), takes_missing=True)
             return sample.keep(self.learn(state, sample), state)

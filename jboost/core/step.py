@@ -13,7 +13,12 @@ from jboost.core.pytree import Key
 
 
 class Info(dict[str, Any]):
-    """What is known about one step: ``info["lam"]`` or ``info.lam``."""
+    """What is known about one step: ``info["lam"]`` or ``info.lam``.
+
+    ``info.before()`` is the state before the sample, as the prediction was made.
+    """
+
+    before: Callable[[], State]
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -57,7 +62,9 @@ def step(
     observed = None
     if observe is not None:
         reported = model.info(state, sample)
-        observed = observe(after, Info(reported, x=x, d=d, prediction=prediction))
+        info = Info(reported, x=x, d=d, prediction=prediction)
+        info.before = lambda: state
+        observed = observe(after, info)
     due = model.due(state, sample) if model.ahead else None
     return after, Trace(prediction, ~sample.good, observed, due)
 

@@ -45,7 +45,7 @@ _POSSIBLE = """
     random_wrap reduce_and reduce_max reduce_min reduce_or reduce_precision reduce_prod reduce_sum
     rem reshape rev round rsqrt scan select_n shift_left shift_right_arithmetic shift_right_logical
     sign sin sinh slice split sqrt square squeeze stack stop_gradient sub tan tanh threefry2x32
-    transpose while xla_metadata_value xor
+    transpose unstack while xla_metadata_value xor
 """
 POSSIBLE = frozenset(_POSSIBLE.split())
 TAG = "xla_metadata_value"  # the operation that tags a call

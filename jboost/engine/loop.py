@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from jboost.core import Key, Learner, State
-from jboost.core.step import Observe, Trace, over_time
+from jboost.core.step import Info, Observe, Trace, over_time
 from jboost.engine import layout as layouts
 from jboost.engine import pieces
 from jboost.engine.kernel import (
@@ -135,7 +135,13 @@ def watched(observe: Observe | None, layout: Layout) -> Observe | None:
     """Return ``observe`` for a run in a layout: it sees the state as its model makes it."""
     if observe is None or layout == Layout():
         return observe
-    return lambda state, info: observe(layouts.put_back(layout, state), info)
+
+    def see(state: State, info: Info) -> Any:
+        before = info.before
+        info.before = lambda: layouts.put_back(layout, before())
+        return observe(layouts.put_back(layout, state), info)
+
+    return see
 
 
 def _fold(

@@ -150,6 +150,15 @@ class Columns:
         return [name for column in self.inputs for name in column.names]
 
     @property
+    def groups(self) -> tuple[int, ...]:
+        """For each column of x the number of the input that it was made of.
+
+        >>> Columns("y", (Column("a"), Column("b", "category", buckets=2))).groups
+        (0, 1, 1)
+        """
+        return tuple(i for i, column in enumerate(self.inputs) for _ in range(column.width))
+
+    @property
     def labels(self) -> list[str]:
         """The names of the columns that label the rows: the time, and the ids."""
         return [*dict.fromkeys((*(self.time.sources if self.time else ()), *self.ids))]

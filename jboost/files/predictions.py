@@ -7,9 +7,9 @@
 ``row`` counts from 1. The time and the ids of a row, where there are any, follow. A missing target
 is empty. With intervals there are two more columns, lower and upper: −inf and inf before the first
 answer. Forecasts have a line for each row and horizon: row, its time and ids, horizon, the time
-that the forecast is ``for`` where rows have times, prediction, lower and upper. Each number has the
-fewest digits that read as the same float. A file whose name ends in .jsonl or .ndjson has JSON
-lines instead, in which what is missing or infinite is null.
+that the forecast is ``for`` where rows have times, prediction, lower and upper. More columns of
+numbers can follow. Each number has the fewest digits that read as the same float. A file whose name
+ends in .jsonl or .ndjson has JSON lines instead, in which what is missing or infinite is null.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class Predictions(contextlib.AbstractContextManager["Predictions"]):
         rows: int = 0,
         *,
         intervals: bool = False,
+        more: Sequence[str] = (),
         labels: Sequence[str] = (),
         as_json: bool = False,
         ahead: bool = False,
@@ -61,7 +62,7 @@ class Predictions(contextlib.AbstractContextManager["Predictions"]):
         self.path = checks.path("path", path)
         if self.path.endswith(ZIPPED):
             raise ValueError(f"predictions are written as plain text; got {self.path}")
-        numbers = ["prediction", *(("lower", "upper") if intervals else ())]
+        numbers = ["prediction", *(("lower", "upper") if intervals else ()), *more]
         numbers = (
             ["horizon", *(["for"] if timed else []), *numbers] if ahead else ["target", *numbers]
         )
@@ -87,7 +88,7 @@ class Predictions(contextlib.AbstractContextManager["Predictions"]):
         *estimates: np.ndarray,
         labels: Mapping[str, pa.ChunkedArray | pa.Array] | None = None,
     ) -> None:
-        """Write the rows after the first ``start``: targets, then predictions, then bounds."""
+        """Write the rows after the first ``start``: targets, predictions, bounds, more columns."""
         pa = extras.need("pyarrow", "io")
         numbers = np.arange(start + 1, start + 1 + len(targets))
         answers = pa.array(targets, mask=~np.isfinite(targets))

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import jax
 import numpy as np
-from jax.typing import ArrayLike
+from numpy.typing import ArrayLike
 
 from jboost.core.step import Trace
 from jboost.fleets.loops import LENGTHS, compiled_lengths
 
 SPREAD = 64  # a table of so many numbers for each row is quicker than sorting
+LARGEST = 2**27  # bytes of the states that are gathered for a piece
 Called = tuple[np.ndarray, np.ndarray, Trace]  # of a call: rows, whether each is one, the trace
 
 
@@ -34,8 +35,21 @@ def calls(
         yield from np.split(rows, np.cumsum(lengths)[:-1], axis=1)
 
 
+def pieces(numbers: np.ndarray, size: int) -> Iterator[slice]:
+    """Cut rows so that the states of the streams in a piece, ``size`` bytes each, take little."""
+    start, lengths = 0, [length for length in LENGTHS if length <= LARGEST // size] or [LENGTHS[0]]
+    while start < len(numbers):
+        rest = numbers[start:]
+        fits = len(rest) * size <= LARGEST or len(np.unique(rest)) * size <= LARGEST
+        stop = len(numbers) if fits else min(start + lengths[-1], len(numbers))
+        yield slice(start, stop)
+        start = stop
+
+
 def compact(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the different numbers, of each row its place among them, and a row of each number."""
+    if not len(numbers):
+        return numbers, numbers, numbers
     low = int(numbers.min())
     span = int(numbers.max()) - low + 1
     if span > SPREAD * len(numbers):
@@ -50,10 +64,12 @@ def compact(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return numbers[lasts], table.take(shifted), lasts
 
 
-def shares(unique: np.ndarray, devices: int) -> tuple[list[np.ndarray], np.ndarray | None, int]:
+def shares(
+    unique: np.ndarray, devices: int, size: int
+) -> tuple[list[np.ndarray], np.ndarray | None, int]:
     """Return which streams each device has, their ranks there, and for how many it has room.
 
-    With one device the ranks are None: they are the places of the streams.
+    A state has ``size`` bytes. With one device the ranks are None: they are the places.
     """
     if devices == 1:
         chosen, ranks = [np.arange(len(unique))], None
@@ -63,7 +79,10 @@ def shares(unique: np.ndarray, devices: int) -> tuple[list[np.ndarray], np.ndarr
         for streams in chosen:
             ranks[streams] = np.arange(len(streams))
     most = max(map(len, chosen))
-    return chosen, ranks, next(length for length in LENGTHS if length >= most)
+    room = next(length for length in LENGTHS if length >= most)
+    if room * size > LARGEST // 4:  # large states: a program more, but less to copy
+        room = max(LENGTHS[0], 1 << (most - 1).bit_length())
+    return chosen, ranks, room
 
 
 def halves(hashed: np.ndarray) -> np.ndarray:

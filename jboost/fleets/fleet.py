@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
+from numpy.typing import ArrayLike
 
 from jboost.checkpoints.atomic import PathLike
 from jboost.core import DType, Key, Learner, State, checks
@@ -28,7 +28,7 @@ from jboost.fleets.columns import Keys, names_of
 from jboost.fleets.directory import Directory
 from jboost.fleets.names import Name, Names, hashes
 from jboost.fleets.program import Program
-from jboost.fleets.shards import Columns, Kept, Settings, contents, read_shards, write_shards
+from jboost.fleets.shards import Columns, Saved, Settings, contents, read_shards, write_shards
 from jboost.fleets.state import FleetState, rows_per_shard
 from jboost.fleets.streams import Streams
 from jboost.running.run import checked_key, checked_stream, targets_of
@@ -99,7 +99,7 @@ class Fleet:
         )
         self.width = self._program.width  # words of 32 bits that the state of a stream takes
         self._most = min(loops.LENGTHS[-1], self.bound or loops.LENGTHS[-1])  # rows of a chunk
-        self._kept: dict[str, Kept] = {}  # what lies in the folders that this fleet wrote or read
+        self._saved: dict[str, Saved] = {}  # what lies in the folders that this fleet wrote or read
 
     def init(self) -> FleetState:
         """Return the state before any data, without a stream."""
@@ -140,19 +140,23 @@ class Fleet:
         column = names_of("names", names, len(inputs))
         hashed = hashes(column)
         directory, count, marks = state.directory, state.count, state.marks
-        arrays, rows, traces = state.streams.arrays, state.rows, []
+        arrays, rows, traces = state.streams.arrays, state.rows + len(inputs), []
         with arrays.changing(state.version) as change:
             for first in range(0, len(inputs), self._most):
                 chunk = slice(first, first + self._most)
-                part = column.take(chunk), hashed[chunk]
-                directory, numbers, before = self._numbers(directory, count, *part)
+                of_chunk = column.take(chunk), hashed[chunk]
+                directory, numbers, before = self._numbers(directory, count, *of_chunk)
                 count = max(count, int(numbers.max()) + 1)
-                block = (inputs[chunk], targets[chunk], hashed[chunk])
-                traces += self._program.run(
-                    state.streams, change, numbers, before, block, (first, rows), observe
-                )
+                for piece in blocks.pieces(numbers, 4 * self.width):
+                    at = slice(first + piece.start, first + piece.stop)
+                    block = (inputs[at], targets[at], hashed[at])
+                    begin = (at.start, state.rows + at.start)
+                    streams = numbers[piece]
+                    traces += self._program.run(
+                        state.streams, change, streams, before, block, begin, observe
+                    )
+                    before = max(before, int(streams.max()) + 1)
                 marks = self._marked(marks, numbers, count)
-                rows += len(numbers)
             trace = blocks.joined(traces, len(inputs))
         new = FleetState(directory, count, rows, None, state.streams, change.version, marks)
         return new, trace
@@ -240,16 +244,16 @@ class Fleet:
         state = self._checked_state(state)
         path = checks.path("folder", folder)
         with state.streams.arrays.reading(state.version):
-            self._kept[path] = write_shards(
-                path, self._settings(), state, position, columns or {}, self._kept.get(path)
+            self._saved[path] = write_shards(
+                path, self._settings(), state, position, columns or {}, self._saved.get(path)
             )
 
     def load(self, folder: PathLike) -> FleetState:
         """Return the state that :meth:`save` kept in a folder."""
         path, state = checks.path("folder", folder), self.init()
-        kept, header = read_shards(path, self._settings())
+        saved, header = read_shards(path, self._settings())
         shards: list[Columns] = []
-        for names, words, columns in contents(path, kept, self.width):
+        for names, words, columns in contents(path, saved, self.width):
             state = self._with_words(state, names, words)
             shards.append(columns)
         joined = {
@@ -259,7 +263,7 @@ class Fleet:
         fields = {"rows": header["rows"], "position": header["position"], "columns": joined}
         state = state.replace(**fields)
         if header["each"] == rows_per_shard(self.width):
-            self._kept[path] = kept._replace(marks=state.marks)
+            self._saved[path] = saved._replace(marks=state.marks)
         return state
 
     def _settings(self) -> Settings:
@@ -304,7 +308,8 @@ class Fleet:
         There may be more states than streams, so that programs fit.
         """
         hashed = hashes(column)
-        numbers = state.directory.find(column, hashed)
+        with state.streams.arrays.lock:  # another thread may be adding names
+            numbers = state.directory.find(column, hashed)
         numbers[numbers >= state.count] = -1
         if (numbers < 0).any():  # each new name by itself: it may have draws of its own
             numbers = np.where(numbers < 0, -1 - np.arange(len(numbers)), numbers)
@@ -327,7 +332,8 @@ class Fleet:
         return longer
 
     def _all(self, state: FleetState) -> Names:
-        return state.directory.names(np.arange(state.count))
+        with state.streams.arrays.lock:  # another thread may be adding names
+            return state.directory.names(np.arange(state.count))
 
     def _checked_state(self, state: FleetState) -> FleetState:
         advice = "the state that init, load or run of this fleet returned"

@@ -66,7 +66,7 @@ class Program:
         inputs, targets, hashed = block
         devices = len(self.devices)
         unique, positions, firsts = blocks.compact(numbers)
-        states_of, ranks, room = blocks.shares(unique, devices)
+        states_of, ranks, room = blocks.shares(unique, devices, 4 * self.width)
         # The last state of each device belongs to the rows that fill up a call.
         words = aligned((devices, room + 1, self.width), np.dtype(np.uint32))
         words[:, -1] = 0 if self._start is None else self._start

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
+from numpy.typing import ArrayLike
 
 from jboost.checkpoints import archive
 from jboost.checkpoints.archive import CheckpointError
@@ -105,7 +105,7 @@ class Fleet:
         self._tokens = itertools.count(1)
         self._log: list[list[_Entry]] = [[] for _ in self._actors]
         self._dropped: set[int] = set()  # states that nobody refers to
-        self._kept: tuple[int, str] | None = None  # the last state that was saved, and where
+        self._last_save: tuple[int, str] | None = None  # the last state that was saved, and where
         self._letter = "b"
         # Of each actor, its identity: another one is that of a new actor in its place.
         self._identities = ray.get([actor.identity.remote() for actor in self._actors])
@@ -254,7 +254,7 @@ class Fleet:
         """Save the shares where new actors find them, and forget the blocks until here."""
         self._letter = "b" if self._letter == "a" else "a"
         self._save(self._folder, self._letter, state.token)
-        self._kept = (state.token, self._letter)
+        self._last_save = (state.token, self._letter)
         self._log = [[] for _ in self._actors]
         self._dropped.clear()
 
@@ -302,8 +302,8 @@ class Fleet:
                 identity = ray.get(actor.identity.remote())
                 if identity == self._identities[number]:
                     return False
-                if self._kept is not None:
-                    token, letter = self._kept
+                if self._last_save is not None:
+                    token, letter = self._last_save
                     folder = _folder(self._folder, letter, number)
                     ray.get(actor.load.remote(token, [folder], number, self.workers))
                 for entry in self._log[number]:

@@ -50,7 +50,7 @@ class Settings(NamedTuple):
         return {"num_features": self.num_features, "dtype": self.dtype, "width": self.width}
 
 
-class Kept(NamedTuple):
+class Saved(NamedTuple):
     """What a folder holds, as far as this process knows."""
 
     digest: str  # of the manifest
@@ -60,9 +60,9 @@ class Kept(NamedTuple):
 
 def write_shards(
     folder: str, settings: Settings, state: FleetState, position: Any, columns: Columns,
-    kept: Kept | None,
-) -> Kept:  # fmt: skip
-    """Write a state, whose version the caller holds; ``kept`` is what this process wrote before.
+    saved: Saved | None,
+) -> Saved:  # fmt: skip
+    """Write a state, whose version the caller holds; ``saved`` is what this process wrote before.
 
     ``columns`` have a row for each stream. A row may differ from what is kept only if the stream
     had rows since.
@@ -75,12 +75,12 @@ def write_shards(
     manifest = os.path.join(folder, MANIFEST)
     with owning(manifest):
         present = _files(folder)
-        if present is None or (kept is not None and _digest(manifest) != kept.digest):
-            kept = None  # nothing is there, or another process wrote it
+        if present is None or (saved is not None and _digest(manifest) != saved.digest):
+            saved = None  # nothing is there, or another process wrote it
         each, files = rows_per_shard(settings.width), []
         for number, mark in enumerate(state.marks.tolist()):
-            if kept is not None and number < len(kept.marks) and kept.marks[number] == mark:
-                files.append(kept.files[number])
+            if saved is not None and number < len(saved.marks) and saved.marks[number] == mark:
+                files.append(saved.files[number])
                 continue
             names = [f"shard-{number:06d}-{letter}.npz" for letter in "ab"]
             name = names[names[0] in (present or ())]
@@ -99,7 +99,7 @@ def write_shards(
         with replacing(manifest) as file:
             archive.write(file, header, store.arrays)
         _remove_others(folder, {name for name, _ in files})
-        return Kept(_digest(manifest), tuple(files), state.marks)
+        return Saved(_digest(manifest), tuple(files), state.marks)
 
 
 def _arrays(state: FleetState, streams: np.ndarray, columns: Columns) -> archive.Arrays:
@@ -129,7 +129,7 @@ def read_manifest(folder: str) -> tuple[archive.Header, archive.Arrays]:
         return header, arrays
 
 
-def read_shards(folder: str, settings: Settings) -> tuple[Kept, archive.Header]:
+def read_shards(folder: str, settings: Settings) -> tuple[Saved, archive.Header]:
     """Return what a folder holds, checked against the fleet; the shards are read by `contents`."""
     header, arrays = read_manifest(folder)
     path = os.path.join(folder, MANIFEST)
@@ -150,12 +150,12 @@ def read_shards(folder: str, settings: Settings) -> tuple[Kept, archive.Header]:
         files = tuple((str(name), str(digest)) for name, digest in header["files"])
         if any(not _SHARD.fullmatch(name) for name, _ in files):
             raise CheckpointError("is damaged: it names a file that is no shard")
-    return Kept(_digest(path), files, np.zeros(0, np.int64)), header
+    return Saved(_digest(path), files, np.zeros(0, np.int64)), header
 
 
-def contents(folder: str, kept: Kept, width: int) -> Iterator[tuple[Names, np.ndarray, Columns]]:
+def contents(folder: str, saved: Saved, width: int) -> Iterator[tuple[Names, np.ndarray, Columns]]:
     """Yield the names, the packed states and the columns of each shard."""
-    for number, (name, digest) in enumerate(kept.files):
+    for number, (name, digest) in enumerate(saved.files):
         path = os.path.join(folder, name)
         with _refusing(path):
             header, arrays = archive.read(path)

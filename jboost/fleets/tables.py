@@ -37,8 +37,8 @@ def split(
         raise ValueError("inputs must be at least one column; the table has no other")
     column: Keys = table[keys[0]]
     if len(keys) > 1:
-        parts: list[Names] = [names_of("names", table[name]) for name in keys]
-        column = list(zip(*(part.tolist() for part in parts), strict=True))
+        columns_of_names: list[Names] = [names_of("names", table[name]) for name in keys]
+        column = list(zip(*(each.tolist() for each in columns_of_names), strict=True))
     return column, np.column_stack(xs), _numbers("target", target, table[target])
 
 

@@ -11,9 +11,9 @@ from jboost.core import DType, Key, Learner, Number, Sample, State, checks, mode
 from jboost.core.learner import instance
 from jboost.core.numerics import dtype_of
 from jboost.core.products import matvec
-from jboost.forecasts import bands, given, mix, ring, rows, seasons, shared
+from jboost.forecasts import bands, by_learner, mix, ring, rows, seasons, shared
+from jboost.forecasts.by_learner import METHODS, Origin
 from jboost.forecasts.columns import checked_columns
-from jboost.forecasts.given import METHODS, Origin
 from jboost.forecasts.rows import Inputs, Layout, Position
 from jboost.forecasts.seasons import RATES, Cycle
 from jboost.forecasts.state import ForecastState
@@ -25,6 +25,9 @@ from jboost.transforms.past import Past
 LAGS = 6  # how many of the latest answers are inputs
 MEMORIES = (3.0, 12.0, 48.0)  # rows over which the latest answers are compared with the usual ones
 WAVES = (6, 3)  # of the short and of the long cycle, that are inputs
+# Zeros fill up the inputs of the least squares to a multiple of this. So no program has to
+# fill up the rows of their matrices, and all programs add up products in the same order.
+EVEN = 8
 LONGEST = 2**20  # rows: a state of more would fill the memory
 NAIVE = ("usual answer", "long table", "last value", "short season ago", "long season ago")
 
@@ -65,10 +68,10 @@ class Forecast(Learner):
         each: :func:`jboost.forecasts.with_known` appends them.
       calendar: which column holds times, and how they are counted; its cycles are not used.
       step: how many units of the calendar lie between rows.
-      method: "direct", "recursive" or "mix", which has both: see :mod:`jboost.forecasts.given`.
+      method: "direct", "recursive" or "mix", which has both: see :mod:`.by_learner`.
       coverage: the part of the answers that is to lie inside the intervals, in (0, 1).
       forgetting: of the least squares.
-      longest: the longest period in rows that is looked for; at least H and 7.
+      longest: the longest period in rows that is looked for; at least 7.
 
     >>> import jboost as jb, numpy as np
     >>> t = np.arange(600)
@@ -100,9 +103,8 @@ class Forecast(Learner):
             method=checks.one_of(*METHODS),
             coverage=checks.a_number(above=0, below=1),
             forgetting=checks.a_number(above=0, at_most=1),
+            longest=checks.a_whole_number(at_least=LAGS + 1, at_most=LONGEST),
         )
-        least = max(LAGS + 1, self.horizon)
-        checks.fields(self, longest=checks.a_whole_number(at_least=least, at_most=LONGEST))
 
     @property
     def needs_key(self) -> bool:
@@ -126,7 +128,11 @@ class Forecast(Learner):
         """The names of the estimates that are mixed."""
         if self.learner is None and self.method == "direct":
             return ("least squares", "least squares of logarithms", *NAIVE)
-        methods = (given.DIRECT, given.RECURSIVE) if self.method == given.MIX else (self.method,)
+        methods = (
+            (by_learner.DIRECT, by_learner.RECURSIVE)
+            if self.method == by_learner.MIX
+            else (self.method,)
+        )
         return (*methods, *NAIVE)
 
     @property
@@ -157,13 +163,13 @@ class Forecast(Learner):
         k -= self.calendar is not None and not self.by_time  # times are no inputs
         seen = LAGS + len(MEMORIES) + r + 2 * sum(WAVES)
         width = 1 + 2 * H + LAGS + seen + r + 2 * WAVES[0]
-        shared_state = given_state = ()
+        shared_state = learner_state = ()
         if self.learner is None and self.method == "direct":
-            shared_state = shared.start(self._squares, TWINS, width, H, dtype)
+            shared_state = shared.start(self._squares, TWINS, width + -width % EVEN, H, dtype)
         else:
             widths = seen, len(NAIVE) - 2 + k
             learner = self.learner or self._squares
-            given_state = given.start(learner, self.method, widths, H, dtype, key)
+            learner_state = by_learner.start(learner, self.method, widths, H, dtype, key)
         return ForecastState(
             past=self._past.init(r, dtype),
             inputs=rows.INPUTS.init(r, dtype),
@@ -181,7 +187,7 @@ class Forecast(Learner):
             fading=jnp.zeros((TWINS, len(MEMORIES)), dtype),
             situation=self._squares.init(3 + 2 * k, dtype),
             shared=shared_state,
-            given=given_state,
+            learner=learner_state,
             estimates=ring.empty(H, (H, len(self.experts) + 2), dtype),
             at=none,
             valid=jnp.zeros(H, bool),
@@ -290,7 +296,7 @@ class Forecast(Learner):
         after = self._answered(before, sample, position, now)
         after = self._asked(after, sample, position, now)
         # What is large looks after itself: a choice between two large arrays would cost a copy.
-        large = {name: None for name in ("shared", "given", "estimates", "situation")}
+        large = {name: None for name in ("shared", "learner", "estimates", "situation")}
         chosen = jax.tree.map(
             lambda new, old: jnp.where(sample.good, new, old),
             after._replace(**large),
@@ -325,16 +331,18 @@ class Forecast(Learner):
         if self._cycles is not None and self._cycles[0].name == "day":
             unlike = seasons.unlike_after(unlike, now.long, here[1][0], d)
 
-        said_before = ring.by_age(state.estimates, state.at)
+        earlier = ring.by_age(state.estimates, state.at)
         counts = state.valid & sample.good
-        experts, forecast, h = said_before[:, :-2], said_before[:, -2], said_before[:, -1]
-        e = now.scaled(d[None]) - now.scaled(said_before[:, -len(NAIVE) - 2])  # (TWINS, H)
-        shared_state, given_state = state.shared, state.given
+        experts, forecast, h = earlier[:, :-2], earlier[:, -2], earlier[:, -1]
+        e = now.scaled(d[None]) - now.scaled(earlier[:, -len(NAIVE) - 2])  # (TWINS, H)
+        shared_state, learner_state = state.shared, state.learner
         if shared_state != ():
             shared_state = shared.answered(shared_state, state.at, e, counts)
         else:
             learner = self.learner or self._squares
-            given_state = given.answered(learner, given_state, state.at, e[0], counts, sample)
+            learner_state = by_learner.answered(
+                learner, learner_state, state.at, e[0], counts, sample
+            )
         difference = scaled[:, :1] - scaled[:, 1:]
         return state._replace(
             past=self._past.learn(state.past, sample),
@@ -353,7 +361,7 @@ class Forecast(Learner):
             fading=state.fading + (difference - state.fading) / jnp.array([MEMORIES], dtype),
             situation=self._squares.learn(state.situation, of_row),
             shared=shared_state,
-            given=given_state,
+            learner=learner_state,
             mix=mix.after(state.mix, experts, d, counts),
             bands=bands.after(state.bands, self.coverage, d - forecast, h, counts),
         )
@@ -366,15 +374,15 @@ class Forecast(Learner):
         forecast = mix.mixed(state.mix, experts)
         entry = jnp.column_stack([experts, forecast, bands.half_widths(state.bands)])
         at = ring.advanced(state.at, jnp.ones_like(state.at), self.horizon)
-        shared_state, given_state = state.shared, state.given
+        shared_state, learner_state = state.shared, state.learner
         if question.z is not None:
             shared_state = shared.remembered(self._squares, shared_state, at, question.z, sample)
         if question.origin is not None and question.targets is not None:
             waiting = at, question.origin, question.targets, sample.good
-            given_state = given.remembered(given_state, *waiting)
+            learner_state = by_learner.remembered(learner_state, *waiting)
         return state._replace(
             shared=shared_state,
-            given=given_state,
+            learner=learner_state,
             estimates=ring.pushed(state.estimates, at, entry, sample.good),
             at=at,
             valid=jnp.concatenate([jnp.ones(1, bool), state.valid[:-1]]),
@@ -403,6 +411,7 @@ class Forecast(Learner):
             of_row = jnp.concatenate([jnp.ones_like(last)[None], others, now.inputs.x**2])
             products = differences[:, :1] * waves[0][None]
             z = jnp.concatenate([*of_answers, jnp.stack([of_row] * TWINS), products], axis=1)
+            z = jnp.pad(z, [(0, 0), (0, -z.shape[1] % EVEN)])
             learned = [*now.unscaled(in_units + shared.estimates(state.shared, z))]
             question = _Question(z=z)
         else:
@@ -411,7 +420,7 @@ class Forecast(Learner):
             targets = jnp.stack([in_units[0], *seasonal, *now.inputs.ahead], axis=1)
             seen = origin, targets, in_units[0], jnp.array(MEMORIES, last.dtype)
             learner = self.learner or self._squares
-            found = given.estimates(learner, state.given, *seen)
+            found = by_learner.estimates(learner, state.learner, *seen)
             learned = [now.unscaled(jnp.stack([y, y]))[0] for y in found]
             question = _Question(origin=origin, targets=targets)
         naive = usual, by_table, jnp.full_like(usual, 1) * last, *ago

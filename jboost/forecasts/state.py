@@ -5,9 +5,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jboost.combiners.convex import BOAState
 from jboost.core import State
 from jboost.forecasts.bands import BandsState
+from jboost.forecasts.mix import MixState
 from jboost.forecasts.seasons import Table
 from jboost.learners.newton import NewtonState
 from jboost.transforms.past import PastState
@@ -35,11 +35,11 @@ class ForecastState(NamedTuple):
     fading: Array  # what the latest answers differed from that, (TWINS, len(MEMORIES))
     situation: NewtonState  # least squares of an answer by tables and known columns of its row
     shared: State  # the least squares of all horizons, for each twin; () with a learner
-    given: State  # the copies of a learner; () without one
+    learner: State  # the copies of a learner; () without one
     estimates: Array  # a ring of what each expert, the mix, and its interval's half width said
     at: Array  # where the newest entries of the rings are
     valid: Array  # whether the row h back is in the rings, (H,)
-    mix: BOAState  # of the experts, for each horizon
+    mix: MixState  # of the experts, for each horizon
     bands: BandsState  # the usual sizes of the errors
     forecast: Array  # of the next H answers, (H,)
 

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jboost.core import DType, Key, Learner, Number, Sample, checks, model, static
+from jboost.core import DType, Key, Learner, Number, Sample, State, checks, losses, model, static
+from jboost.core.losses import Loss
 from jboost.core.numerics import dtype_of, geometric, known
 from jboost.core.products import dot
 
@@ -22,13 +23,19 @@ class LinearState(NamedTuple):
 
 
 class Linear(Learner):
-    """Base class of learners whose estimate is wᵀx with coefficients that start at zero."""
+    """Base class of learners whose estimate is wᵀx with coefficients that start at zero.
 
-    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> LinearState:
+    With a ``loss`` other than the squared one the estimate is ``loss.mean(wᵀx)``.
+    """
+
+    loss: Loss | None = None
+
+    def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> State:
         return LinearState(jnp.zeros(num_features, dtype_of(dtype)))
 
-    def predict(self, state: LinearState, x: ArrayLike) -> Array:
-        return dot(state.w, known(x, state.w.dtype))
+    def predict(self, state: State, x: ArrayLike) -> Array:
+        y = dot(state.w, known(x, state.w.dtype))
+        return y if self.loss is None else self.loss.mean(y)
 
     def _stepped(self, state: LinearState, sample: Sample, mu: Array, s: Array) -> LinearState:
         """Return the state after ``sample.repeats`` steps of size μ along the error, s = ‖x‖²."""
@@ -36,6 +43,23 @@ class Linear(Learner):
         _, n = geometric(mu * s, sample.repeats, sample.most_repeats)
         e = sample.d - dot(w, x)
         return LinearState(w + (mu * n * e) * x)
+
+    def _descended(
+        self, loss: Loss, state: LinearState, sample: Sample, mu: Array, s: Array, guard: bool
+    ) -> LinearState:
+        """Return the state after ``sample.repeats`` steps of size μ down a loss, s = ‖x‖²."""
+        x, d, present = sample.x, sample.d, s > 0
+
+        def once(state: LinearState) -> LinearState:
+            v = dot(state.w, x)
+            rate = mu * loss.residual(v, d)
+            if guard:
+                moved = loss.step(v, d, mu * s)
+                rate = jnp.where(present & (mu > 0), moved / jnp.where(present, s, 1), 0)
+            w = state.w + rate * x
+            return LinearState(jnp.where(jnp.abs(w) < LARGEST_COEFFICIENT, w, state.w))
+
+        return sample.repeat(once, state)
 
 
 @model
@@ -52,6 +76,8 @@ class SGD(Linear):
       step_size: μ > 0; a scalar, or (m,) inside a booster of m learners.
       guard: whether a sample with μλ‖x‖² > 2 gets the step 1/‖x‖², which sets its error to zero,
         so that no input makes the learner diverge. Without it this is the printed recursion.
+      loss: one of :mod:`jboost.losses`, whose residual takes the place of the error d − wᵀx;
+        ``losses.absolute()`` is sign-error LMS. None is the squared loss.
 
     >>> learner = SGD(step_size=0.5)
     >>> state = learner.update(learner.init(2), jnp.array([1.0, 0.0]), 1.0)
@@ -61,14 +87,18 @@ class SGD(Linear):
 
     step_size: Number
     guard: bool = static(default=True)
+    loss: Loss | None = None
 
     def __post_init__(self) -> None:
-        checks.fields(self, step_size=checks.a_number(above=0), guard=checks.flag)
+        step_size = checks.a_number(above=0)
+        checks.fields(self, step_size=step_size, guard=checks.flag, loss=losses.rule)
 
     def learn(self, state: LinearState, sample: Sample) -> LinearState:
         s = dot(sample.x, sample.x)
         mu = jnp.asarray(self.step_size, s.dtype) * sample.weight
-        return self._stepped(state, sample, _guarded(mu, s) if self.guard else mu, s)
+        if self.loss is not None:
+            return self._descended(self.loss, state, sample, mu, s, self.guard)
+        return self._stepped(state, sample, guarded(mu, s) if self.guard else mu, s)
 
 
 @model
@@ -85,6 +115,7 @@ class NLMS(Linear):
     Args:
       step_size: 0 < μ < 2; a scalar, or (m,) inside a booster of m learners.
       epsilon: ε ≥ 0.
+      loss: as for :class:`SGD`.
 
     >>> learner = NLMS(step_size=1.0, epsilon=0.0)
     >>> state = learner.update(learner.init(2), jnp.array([0.0, 100.0]), 1.0)
@@ -94,22 +125,26 @@ class NLMS(Linear):
 
     step_size: Number
     epsilon: Number = 1e-2
+    loss: Loss | None = None
 
     def __post_init__(self) -> None:
         step_size, epsilon = checks.a_number(above=0, below=2), checks.a_number(at_least=0)
-        checks.fields(self, step_size=step_size, epsilon=epsilon)
+        checks.fields(self, step_size=step_size, epsilon=epsilon, loss=losses.rule)
 
     def learn(self, state: LinearState, sample: Sample) -> LinearState:
         s = dot(sample.x, sample.x)
         power = jnp.asarray(self.epsilon, s.dtype) + s
         excited = power > 0
         mu = jnp.asarray(self.step_size, s.dtype) * jnp.where(excited, sample.weight, 0)
-        mu = _guarded(mu / jnp.where(excited, power, 1), s)
+        if self.loss is not None:
+            mu = mu / jnp.where(excited, power, 1)
+            return self._descended(self.loss, state, sample, mu, s, guard=True)
+        mu = guarded(mu / jnp.where(excited, power, 1), s)
         w = self._stepped(state, sample, mu, s).w
         return LinearState(jnp.where(jnp.abs(w) < LARGEST_COEFFICIENT, w, state.w))
 
 
-def _guarded(mu: Array, s: Array) -> Array:
+def guarded(mu: Array, s: Array) -> Array:
     """Return the step μ, or the one that sets the error to zero where μ‖x‖² > 2; s = ‖x‖²."""
     stable = mu * s <= 2
     # 1 instead of s where it is not used: the derivative of 1/s near 0 would be infinite.

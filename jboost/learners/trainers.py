@@ -11,8 +11,9 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.typing import ArrayLike
 
-from jboost.core import DType, Key, Learner, Network, Sample, checks, model, static
+from jboost.core import DType, Key, Learner, Network, Sample, checks, losses, model, static
 from jboost.core.learner import Params, required_key
+from jboost.core.losses import Loss
 from jboost.core.numerics import dtype_of, known, usable
 from jboost.core.products import dot
 from jboost.learners.networks import Function, Perceptron, check_start, unravelled
@@ -51,6 +52,8 @@ class Gradient(Learner):
       init_params: ``init_params(key, num_features) -> params``, ``init_params(key)``, or the
         params themselves, which need no key. Every copy in a booster is given another key.
       optimizer: an optax optimiser.
+      loss: one of :mod:`jboost.losses` in place of (d − f(x))²/2: the estimate is its ``mean`` of
+        f(x), its residual takes the place of d − f(x). None is the squared loss.
 
     >>> import jax, optax, jboost as jb
     >>> xs, ds = jb.streams.duffing(500)
@@ -66,6 +69,7 @@ class Gradient(Learner):
     apply: Network | Callable[[Params, Array], Array]
     init_params: Callable[..., Params] | Params = static(default=None)
     optimizer: optax.GradientTransformation = static(default=None)
+    loss: Loss | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.apply, Network):
@@ -80,6 +84,7 @@ class Gradient(Learner):
         if not all(hasattr(self.optimizer, name) for name in ("init", "update")):
             example = "one of optax's, such as optax.adam(0.01)"
             raise TypeError(f"optimizer must be {example}; got {checks.shown(self.optimizer)}")
+        checks.fields(self, loss=losses.rule)
 
     @property
     def needs_key(self) -> bool:
@@ -98,18 +103,23 @@ class Gradient(Learner):
     def predict(self, state: GradientState, x: ArrayLike) -> Array:
         dtype = jnp.result_type(*jax.tree.leaves(state.params))
         y = self._network.apply(state.params, known(x, dtype))
-        return known(y, y.dtype)
+        y = known(y, y.dtype)
+        return y if self.loss is None else self.loss.mean(y)
 
     def learn(self, state: GradientState, sample: Sample) -> GradientState:
         take_step, x, d, lam = self.optimizer.update, sample.x, sample.d, sample.weight
 
+        def slope_of_loss(y: Array) -> Array:
+            return y - d if self.loss is None else -self.loss.residual(y, d)
+
         def once(state: GradientState) -> GradientState:
             y, slope = jax.value_and_grad(self._network.apply)(state.params, x)
-            gradient = jax.tree.map(lambda leaf: (y - d) * leaf, slope)
+            gradient = jax.tree.map(lambda leaf: slope_of_loss(y) * leaf, slope)
             with jax.numpy_dtype_promotion("standard"):  # optax relies on it
                 step, optimizer = take_step(gradient, state.optimizer, state.params)
             along = jax.tree.map(lambda s, leaf: jnp.sum(s * leaf), step, slope)
-            length = _length(lam, d - y, sum(jax.tree.leaves(along)))
+            gap = d - y if self.loss is None else self.loss.gap(y, d)
+            length = _length(lam, gap, sum(jax.tree.leaves(along)))
             params = jax.tree.map(lambda p, s: p + length.astype(p.dtype) * s, state.params, step)
             finite = [jnp.all(usable(leaf)) for leaf in jax.tree.leaves((slope, params))]
             finite += [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(optimizer)]
@@ -140,6 +150,9 @@ class GaussNewton(Learner):
 
         J = ∂f/∂θ at x,    θ, P ← Newton's update for the input J and the target d − f(x) + Jᵀθ
 
+    With a loss of residual ρ and curvature h the target is ρ/h + Jᵀθ, and the weight is h times
+    that of the sample: iteratively reweighted least squares, one step a sample.
+
     For a linear f this is :class:`jboost.Newton`; in general it is the extended Kalman filter (S.
     Singhal, L. Wu, Training multilayer perceptrons with the extended Kalman algorithm, 1988). It
     costs O(p²) operations a sample, p the number of parameters. Inputs of about unit size are
@@ -150,6 +163,8 @@ class GaussNewton(Learner):
       network: a :class:`jboost.networks.Perceptron`, or any other network.
       newton: the least squares. A ``forgetting`` just below 1 also forgets the tangents of long
         ago; ``ridge`` ties the parameters to their start.
+      loss: one of :mod:`jboost.losses`; None is the squared loss. Targets should be of about unit
+        size, as inside ``ScaleTarget`` (but for counts).
 
     >>> import jax, jboost as jb
     >>> xs, ds = jb.streams.duffing(2000)
@@ -160,11 +175,12 @@ class GaussNewton(Learner):
 
     network: Network = Perceptron(parameters=150)
     newton: Newton = Newton(forgetting=0.9995, ridge=1.0)
+    loss: Loss | None = None
 
     def __post_init__(self) -> None:
         network = checks.of_kind(Network, "a network such as jboost.networks.Perceptron(20)")
         newton = checks.of_kind(Newton, "a Newton(forgetting=0.9995, ridge=1.0)")
-        checks.fields(self, network=network, newton=newton)
+        checks.fields(self, network=network, newton=newton, loss=losses.rule)
 
     @property
     def needs_key(self) -> bool:
@@ -178,7 +194,8 @@ class GaussNewton(Learner):
 
     def predict(self, state: GaussNewtonState, x: ArrayLike) -> Array:
         theta = state.newton.w
-        return known(self._f(theta, known(x, theta.dtype)), theta.dtype)
+        y = known(self._f(theta, known(x, theta.dtype)), theta.dtype)
+        return y if self.loss is None else self.loss.mean(y)
 
     def learn(self, state: GaussNewtonState, sample: Sample) -> GaussNewtonState:
         x, d, once_only = sample.x, sample.d, sample.replace(repeats=1)
@@ -186,7 +203,12 @@ class GaussNewton(Learner):
         def once(state: GaussNewtonState) -> GaussNewtonState:
             theta = state.newton.w
             y, J = jax.value_and_grad(self._f)(theta, x)
-            tangent = once_only.with_input(J).with_target(d - y + dot(J, theta))
+            if self.loss is None:
+                tangent = once_only.with_input(J).with_target(d - y + dot(J, theta))
+            else:
+                h = self.loss.curvature(y, d)
+                step = self.loss.residual(y, d) / h
+                tangent = once_only.weighted(h).with_input(J).with_target(step + dot(J, theta))
             return GaussNewtonState(self.newton.learn(state.newton, tangent))
 
         return sample.repeat(once, state, guard=False)

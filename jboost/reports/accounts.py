@@ -8,9 +8,11 @@ from jax import Array
 from jboost.boosting.booster import Boosted
 from jboost.core import Learner, State
 from jboost.core.step import Info
+from jboost.explanations import Explained
 from jboost.reports.spans import Spans
 from jboost.reports.tally import WINDOW, Account, seconds_of
 from jboost.running.blocks import Block
+from jboost.wrappers.flags import flagged
 from jboost.wrappers.intervals import Intervals
 
 LAST_ROWS = 200  # in the picture of the intervals: more bars than that run into one another
@@ -23,19 +25,33 @@ class Watch(NamedTuple):
 
     intervals: bool = False  # whether to record the bounds of the intervals, ``low`` and ``high``
     learners: int = 0  # of how many learners to record λ, z and the products z y
+    explained: Explained | None = None  # records ``base`` and ``parts`` of the predictions
+    flags: bool = False  # whether to record the flags of a model that has them
 
     @classmethod
-    def for_model(cls, model: Learner, *, learners: bool) -> Self:
-        """Record the intervals of a model that has them and, on request, its learners."""
-        booster = booster_in(model) if learners else None
-        return cls(isinstance(model, Intervals), booster.m if booster else 0)
+    def for_model(
+        cls, model: Learner, *, learners: bool, groups: tuple[int, ...] | None = None,
+        flags: bool = False,
+    ) -> Self:  # fmt: skip
+        """Record the intervals of a model that has them and, on request, its learners.
 
-    def __call__(self, _state: State, info: Info) -> dict[str, Array]:
+        With ``groups``, those of :func:`jboost.explain`, record what each column adds too, and with
+        ``flags`` the flags of a model that has them.
+        """
+        booster = booster_in(model) if learners else None
+        explained = None if groups is None else Explained(model, groups)
+        return cls(isinstance(model, Intervals), booster.m if booster else 0, explained, flags)
+
+    def __call__(self, state: State, info: Info) -> dict[str, Array]:
         observed = {"low": info.low, "high": info.high} if self.intervals else {}
         if self.learners:
             watched = slice(None, None, step_of(self.learners))
             observed |= {"lam": info.lam[watched], "z": info.z[watched]}
             observed["zy"] = (info.z * info.y)[watched]
+        if self.flags:
+            observed |= flagged(state, info)
+        if self.explained is not None:
+            observed["base"], observed["parts"] = self.explained(state, info)
         return observed
 
 

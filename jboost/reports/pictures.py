@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jboost import plots
-from jboost.core import extras
+from jboost.core import checks, extras
 from jboost.reports.accounts import Bands, Learners, step_of
+from jboost.reports.importance import Importance
 from jboost.reports.spans import Spans
 from jboost.reports.tally import Curves
 
+MOST_COLUMNS = 12  # in the picture of what columns add: more names do not fit
 TimesAt = Callable[[np.ndarray], np.ndarray]  # tells when parts of a run, 0 to 1, were done
 
 if TYPE_CHECKING:
@@ -121,6 +123,33 @@ def learners_of(
         first.set_yticks(range(1, m + 1), names, fontsize="small")
         first.set_ylabel("")
     return first, second
+
+
+def importance_over_time(
+    importance: Importance, names: Sequence[str], *,
+    when: TimesAt | None = None, axes: TwoAxes | None = None,
+) -> TwoAxes:  # fmt: skip
+    """Draw two panels: how much columns move the predictions in all, and over time.
+
+    The panels show the most important columns; ``names`` has those of all. ``when`` tells the times
+    of parts of the run; without it rows are counted.
+    """
+    whole, over_time = axes or _new_axes()
+    shown = importance.order[:MOST_COLUMNS]
+    labels = [checks.printable(names[i])[:20] for i in shown]
+    whole.barh(np.arange(len(shown)), importance.mean[shown], color="#0072B2")
+    whole.set_yticks(np.arange(len(shown)), labels, fontsize="small")
+    whole.invert_yaxis()
+    whole.set_title("mean size of a column's part", fontsize="medium")
+    whole.spines[["top", "right"]].set_visible(False)
+    ends, means = importance.spans.over_time(at_least=10)
+    at = ends if when is None else when(ends / ends[-1:])
+    for style, column, label in zip(plots.STYLES, shown, labels, strict=False):
+        over_time.plot(at, means[:, column], label=label, **style)
+    over_time.legend(frameon=False, fontsize="small", handlelength=4, ncols=2, loc="upper left")
+    _make_room(over_time, 0.3)
+    _finish(over_time, "mean size of a part, of each span", "rows seen", times=when is not None)
+    return whole, over_time
 
 
 def learners_over_time(values: ArrayLike, name: str, *, ax: Axes | None = None) -> Axes:

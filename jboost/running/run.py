@@ -181,7 +181,7 @@ def checked_key(model: Learner, key: Key) -> Key:
     return key
 
 
-def check_state(model: Learner, state: State, xs: Array, key: Key) -> None:
+def check_state(model: Learner, state: State, xs: Array | np.ndarray, key: Key) -> None:
     """Refuse a state that this model does not make for this width and dtype."""
     problem = mismatch(template(model, xs.shape[1], xs.dtype.name, key), state)
     if problem is not None:

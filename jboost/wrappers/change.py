@@ -11,6 +11,7 @@ from jboost.core.learner import instance, required_key
 from jboost.core.numerics import dtype_of
 from jboost.learners.newton import CovarianceState, RootState
 from jboost.transforms.pipelines import PipelineState, ScaledState
+from jboost.wrappers.detectors import ChangeDetector
 from jboost.wrappers.intervals import DEVIATION, ErrorScale
 
 WARM_UP, PER_FEATURE = 100, 10  # samples without an alarm: at least, and for each column
@@ -23,7 +24,7 @@ class Detector(NamedTuple):
     """The detector of changes. All numbers are 0 at the start."""
 
     usual: ErrorScale  # the usual size of errors since the last alarm
-    excess: Array  # g, the evidence since the last alarm
+    excess: State  # g, the evidence since the last alarm; or the state of another detector
     samples: Array  # the number of samples that were learned; it wraps at 2³²
     changes: Array  # the number of alarms
     last: Array  # the value of ``samples`` at the last alarm; 0 if there was none
@@ -71,6 +72,9 @@ class OnChange(Wrapper):
       memory: at least 1, the number of samples over which σ is taken.
       warm_up: samples without an alarm at the start and after one; None is 10 per column, at
         least 100.
+      detector: another detector of :mod:`jboost.detectors`, ``ADWIN`` or ``PageHinkley``, which
+        then watches log|e|/u, numbers of mean 0 and deviation about 1, in place of this one.
+        ``factor`` and ``threshold`` are not used.
 
     >>> import jax.numpy as jnp, jboost as jb
     >>> xs, ds = jb.streams.stationary(jax.random.key(0), 2000)
@@ -92,6 +96,7 @@ class OnChange(Wrapper):
     threshold: Number = 39.0
     memory: Number = 1000.0
     warm_up: int | None = static(default=None)
+    detector: ChangeDetector | None = None
 
     def __post_init__(self) -> None:
         checks.fields(
@@ -102,6 +107,7 @@ class OnChange(Wrapper):
             threshold=checks.a_number(above=0),
             memory=checks.a_number(at_least=1),
             warm_up=checks.or_none(checks.a_whole_number(at_least=0)),
+            detector=checks.or_none(checks.of_kind(ChangeDetector, "a detector such as ADWIN()")),
         )
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> OnChangeState:
@@ -111,6 +117,8 @@ class OnChange(Wrapper):
         if self.action == "inflate" and not any(isinstance(node, NEWTON) for node in nodes):
             raise ValueError("there is no Newton learner to inflate; pass action='restart'")
         zero, excess = jnp.zeros((), jnp.uint32), jnp.zeros((), dtype)
+        if self.detector is not None:
+            excess = self.detector.init(dtype)
         return OnChangeState(Detector(ErrorScale.zeros(dtype), excess, zero, zero, zero), learner)
 
     def learn(self, state: OnChangeState, sample: Sample) -> OnChangeState:
@@ -119,7 +127,7 @@ class OnChange(Wrapper):
         def act(learner: State) -> State:
             t, r = state.detector.samples, sample.raw.shape[0]
             key = jax.random.fold_in(required_key(sample.key), t) if self.needs_key else None
-            fresh = self.learner.init(r, detector.excess.dtype, key=key)
+            fresh = self.learner.init(r, detector.usual.log.dtype, key=key)
             return _acted(self.action, learner, fresh)
 
         # A condition, not a choice: a fresh state is computed only at an alarm.
@@ -135,18 +143,32 @@ class OnChange(Wrapper):
 
     def _detector_after(self, state: OnChangeState, sample: Sample) -> Detector:
         """Return the detector after a sample; as it was where the sample does not count."""
-        usual, g, t, changes, last = state.detector
+        usual, g = state.detector[:2]
         e = jnp.where(sample.good, sample.d - self.predict(state, sample.raw), 0)
+        default = max(WARM_UP, PER_FEATURE * sample.raw.shape[0])
+        warm_up = default if self.warm_up is None else self.warm_up
+        if self.detector is not None:
+            watched, alarm = self.detector.update(g, usual.offset(e))
+            begun = usual.samples >= warm_up
+            g = jax.tree.map(lambda new, old: jnp.where(begun, new, old), watched, g)
+            return self._after(state, sample, e, g, begun & alarm)
 
         k, h = jnp.asarray(self.factor, g.dtype), jnp.asarray(self.threshold, g.dtype)
         z = jnp.exp(usual.offset(e)) / DEVIATION  # |e|/σ, at most 4
         v = jnp.minimum((1 - 1 / (k * k)) * z * z / 2 - jnp.log(k), LARGEST)
-        default = max(WARM_UP, PER_FEATURE * sample.raw.shape[0])
-        warm_up = default if self.warm_up is None else self.warm_up
         g = jnp.where(usual.samples >= warm_up, jnp.maximum(g + v, 0), 0)
         alarm = g > h
+        return self._after(state, sample, e, g, alarm)
+
+    def _after(
+        self, state: OnChangeState, sample: Sample, e: Array, g: State, alarm: Array
+    ) -> Detector:
+        """Return the detector after a sample, with its evidence and whether there is an alarm."""
+        usual, _, t, changes, last = state.detector
         usual = jax.tree.map(lambda new: jnp.where(alarm, 0, new), usual.after(e, self.memory))
-        g, last = jnp.where(alarm, 0, g), jnp.where(alarm, t, last)
+        if self.detector is None:  # another detector begins anew by itself
+            g = jnp.where(alarm, 0, g)
+        last = jnp.where(alarm, t, last)
         after = Detector(usual, g, t + 1, changes + alarm.astype(t.dtype), last)
         return sample.keep(after, state.detector)
 

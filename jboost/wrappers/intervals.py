@@ -1,6 +1,7 @@
 """Intervals: prediction intervals d̂ ± h around any learner, whose coverage is held online."""
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -52,18 +53,18 @@ class ErrorScale(NamedTuple):
 
     def offset(self, e: Array) -> Array:
         """Return v of an error, the logarithm of its size over the usual size; 0 for the first."""
-        return jnp.where(self.known, jnp.clip(_log(e) - self.log, -FARTHEST, FARTHEST), 0)
+        return jnp.where(self.known, jnp.clip(log_size(e) - self.log, -FARTHEST, FARTHEST), 0)
 
     def after(self, e: Array, memory: ArrayLike) -> "ErrorScale":
         """Return the scale after one more error; an error of 0 leaves it as it was."""
         n = self.samples + 1  # in float32 this ends at 2²⁴, long after 1/N is the larger gain
         a = jnp.maximum(gain(n), 1 / jnp.asarray(memory, n.dtype))
-        log = jnp.where(self.known, self.log + a * self.offset(e), _log(e))
+        log = jnp.where(self.known, self.log + a * self.offset(e), log_size(e))
         counts = e != 0
         return ErrorScale(jnp.where(counts, n, self.samples), jnp.where(counts, log, self.log))
 
 
-def _log(e: Array) -> Array:
+def log_size(e: Array) -> Array:
     """Return log|e|, for e = 0 that of the smallest number there is."""
     size = jnp.abs(e)
     tiny = jnp.finfo(size.dtype).tiny
@@ -76,7 +77,7 @@ class IntervalsState(NamedTuple):
     learner: State
     scale: ErrorScale  # the usual size u of the errors
     log_q: Array  # log q, at the start log(z σ/u)
-    local: State  # of the learner of g; () without one
+    local: State  # of the learner of g; of those of the two quantiles; () without either
 
 
 @model
@@ -88,6 +89,10 @@ class Intervals(Wrapper):
     | "conformal" | q u √exp g(d̂)             | follows the coverage                          |
     | "newton"    | q u √(1 + xᵀPx)           | follows the coverage                          |
     | "gaussian"  | q u √(1 + xᵀPx)           | the normal quantile z, times σ/u              |
+
+    With "quantiles" the bounds are the estimates of two learners of quantiles, ``low`` and
+    ``high``; :func:`from_quantiles` makes such a model. The width may depend on x in any way. The
+    coverage is as good as the two learners are.
 
     u is the usual size of e = d − d̂, or of e/√(1 + xᵀPx), see ``ErrorScale``. P is the inverse
     Hessian of a Newton learner. g is the estimate of log|e| − log u from d̂ by the learner
@@ -115,10 +120,12 @@ class Intervals(Wrapper):
     Args:
       learner: any learner; for "newton" and "gaussian" one that knows its leverage.
       coverage: 1 − α in (0, 1), the part of the answers that is to lie inside.
-      method: "conformal", "newton" or "gaussian", as above.
+      method: "conformal", "newton", "gaussian" or "quantiles", as above.
       step: η > 0, how fast q follows.
       memory: at least 1, the number of samples over which u is taken.
       local: for "conformal", a learner of g from the one input d̂; None for g = 0.
+      low: for "quantiles", the learner of the lower bound.
+      high: for "quantiles", the learner of the upper bound.
 
     >>> import jboost as jb
     >>> xs, ds = jb.streams.duffing(4000)
@@ -143,24 +150,39 @@ class Intervals(Wrapper):
     step: Number = 0.03
     memory: Number = 1000.0
     local: Learner | None = LOCAL
+    low: Learner | None = None
+    high: Learner | None = None
 
     def __post_init__(self) -> None:
         checks.fields(
             self,
             learner=instance,
             coverage=checks.a_number(above=0, below=1),
-            method=checks.one_of("conformal", "newton", "gaussian"),
+            method=checks.one_of("conformal", "newton", "gaussian", "quantiles"),
             step=checks.a_number(above=0),
             memory=checks.a_number(at_least=1),
             local=checks.or_none(checks.of_kind(Learner, "a learner of one input, or None")),
+            low=checks.or_none(instance),
+            high=checks.or_none(instance),
         )
         if self.method != "conformal":
             checks.assign(self, local=None)
+        if self.method in ("newton", "gaussian"):
             check_leverage(f"method {self.method!r}", self.learner, "method='conformal'")
+        for name, bound in (("low", self.low), ("high", self.high)):
+            if (bound is None) == (self.method == "quantiles"):
+                advice = "a learner of a quantile with method='quantiles', and None otherwise"
+                raise ValueError(f"{name} must be {advice}; got {checks.shown(bound)}")
 
     @property
     def needs_key(self) -> bool:
-        return self.learner.needs_key or (self.local is not None and self.local.needs_key)
+        members = (self.learner, self.local, self.low, self.high)
+        return any(member.needs_key for member in members if member is not None)
+
+    @property
+    def takes_missing(self) -> bool:
+        members = (self.learner, self.low, self.high)
+        return all(member.takes_missing for member in members if member is not None)
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> IntervalsState:
         dtype = dtype_of(dtype)
@@ -168,14 +190,24 @@ class Intervals(Wrapper):
         z = jax.scipy.special.ndtri(jnp.clip(share, 0.5 + least, 1 - least))  # neither 0 nor ∞
         learner = self.learner.init(num_features, dtype, key=key)
         local = () if self.local is None else self.local.init(1, dtype, key=key)
+        if self.low is not None and self.high is not None:
+            local = tuple(m.init(num_features, dtype, key=key) for m in (self.low, self.high))
         return IntervalsState(learner, ErrorScale.zeros(dtype), jnp.log(DEVIATION * z), local)
 
     def interval(self, state: IntervalsState, x: ArrayLike) -> tuple[Array, Array]:
         """Return (low, high) for the answer to x."""
+        if self.low is not None and self.high is not None:
+            first = self.low.predict(state.local[0], x)
+            second = self.high.predict(state.local[1], x)
+            return jnp.minimum(first, second), jnp.maximum(first, second)
         y, _, h = self._parts(state, x)
         return y - h, y + h
 
     def learn(self, state: IntervalsState, sample: Sample) -> IntervalsState:
+        if self.low is not None and self.high is not None:
+            bounds = zip((self.low, self.high), state.local, strict=True)
+            local = tuple(member.learn(before, sample) for member, before in bounds)
+            return state._replace(local=local, learner=self.learner.learn(state.learner, sample))
         y, s, h = self._parts(state, sample.raw)
         e = jnp.where(sample.good, sample.d - y, 0)
         log_q, local = state.log_q, state.local
@@ -222,6 +254,26 @@ def interval(model: Learner, state: State, x: ArrayLike) -> tuple[Array, Array]:
     """Return (low, high) for the answer to x, by a model that has intervals."""
     advice = "a model with intervals, jboost.Intervals(model)"
     return checks.instance("model", model, Intervals, advice).interval(state, x)
+
+
+def from_quantiles(make: Callable[[float], Learner], coverage: float = 0.9) -> Intervals:
+    """Make a model whose intervals lie between two quantiles; it predicts the median.
+
+    Args:
+      make: ``make(tau)`` returns a learner under ``losses.pinball(tau)``.
+      coverage: the part of the answers that should lie inside, in (0, 1).
+
+    >>> import jboost as jb
+    >>> model = from_quantiles(lambda tau: jb.NLMS(0.1, loss=jb.losses.pinball(tau)), 0.8)
+    >>> xs, ds = jb.streams.duffing(2000)
+    >>> low, high = jb.run(model, xs, ds, observe=band)[1].observed
+    >>> bool(0.75 < ((low <= ds) & (ds <= high)).mean() < 0.85)
+    True
+    """
+    checks.function("make", make, "tau, which returns a learner")
+    alpha = 1 - checks.number("coverage", coverage, above=0, below=1)
+    middle, low, high = (make(tau) for tau in (0.5, alpha / 2, 1 - alpha / 2))
+    return Intervals(middle, coverage, "quantiles", low=low, high=high)
 
 
 def band(state: State, info: Info) -> tuple[Array, Array]:

@@ -174,4 +174,4 @@ def _can_share(learner: Learner) -> bool:
         transforms = learner.transforms if isinstance(learner, Pipeline) else ()
         of_x_alone = all(isinstance(transform, OF_X_ALONE) for transform in transforms)
         return of_x_alone and _can_share(learner.learner)
-    return isinstance(learner, LINEAR)
+    return isinstance(learner, LINEAR) and getattr(learner, "loss", None) is None

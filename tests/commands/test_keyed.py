@@ -200,3 +200,24 @@ def test_a_run_is_not_overwritten(folder, capsys):
     assert main(["run", "t.csv", "--target", "y", "--checkpoint", "run"]) == 2
     assert "run is a folder; a run without --key is kept in a file" in capsys.readouterr().err
     assert main(["run", "t.csv", "--target", "y", "--keys", "k.csv"]) == 2
+
+
+def test_a_forecast_for_each_key(folder, capsys):
+    rng = np.random.default_rng(1)
+    with open("f.csv", "w") as file:
+        file.write("sensor,a,y\n")
+        for t in range(60):
+            for k in range(2):
+                file.write(f"s{k},{rng.normal():.3f},{(k + 1) * (t % 3)}\n")
+    wishes = ["--target", "y", "--key", "sensor", "--model", "nlms", "--horizon", "2"]
+    assert main(["run", "f.csv", *wishes, "--predictions", "p.csv", "--checkpoint", "run"]) == 0
+    assert "0." in capsys.readouterr().out.splitlines()[1]
+    rows = predictions()
+    assert [(row["key"], row["horizon"]) for row in rows] == [
+        ("s0", "1"), ("s0", "2"), ("s1", "1"), ("s1", "2")
+    ]  # fmt: skip
+    assert main(["run", "f.csv", *wishes[:-1], "3", "--checkpoint", "run", "--resume"]) == 2
+    assert "the run to go on with has --horizon 2" in capsys.readouterr().err
+    kept = jb.Fleet(jb.Forecast(jb.NLMS(0.1), 2), 1)
+    with pytest.raises(jb.CheckpointError, match="is of another fleet"):
+        kept.load("run")

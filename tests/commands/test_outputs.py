@@ -24,7 +24,8 @@ pytest.importorskip("pyarrow")
 RUN = ["run", "data.csv", "--target", "y", "--model", "nlms"]
 SWEEP = ["sweep", "data.csv", "--target", "y", "--model", "nlms", "--grid", "step_size=0.1,0.2"]
 # The options that write a file, with a name that each of them takes.
-OUTPUTS = {"--checkpoint": "o", "--predictions": "o", "--plot": "o.svg", "--report": "o.html"}
+OUTPUTS = {"--checkpoint": "o", "--predictions": "o", "--explain": "o", "--plot": "o.svg"}
+OUTPUTS |= {"--report": "o.html"}  # --events is opened as --explain is, by the same checks
 KINDS = ["same", "absolute", "around", "through a linked folder", "link", "hard link"]
 CASES = [
     *((RUN, *pair, kind) for pair in itertools.combinations(OUTPUTS, 2) for kind in KINDS
@@ -98,7 +99,7 @@ def test_the_input_is_no_output(option: str, kind: str, capsys: Any) -> None:
 def test_outputs_that_differ_are_written() -> None:
     words = [word for option, name in OUTPUTS.items() for word in (option, f"{option[2]}{name}")]
     assert main([*RUN, *words]) == 0
-    assert {*os.listdir()} == {"data.csv", "co", "po", "po.svg", "ro.html"}
+    assert {*os.listdir()} == {"data.csv", "co", "po", "eo", "po.svg", "ro.html"}
     assert main([*RUN, "--predictions", "/dev/null", "--checkpoint", "d"]) == 0
 
 

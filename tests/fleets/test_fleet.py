@@ -1,6 +1,7 @@
 """Fleets: every stream's run is the one it would have had alone, however its rows arrive."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,8 @@ import pytest
 import jboost as jb
 from jboost.engine.packing import Packing
 from jboost.engine.pieces import samples_per_call
-from jboost.fleets import loops
+from jboost.fleets import blocks, loops
+from jboost.fleets.averages import average
 from jboost.fleets.fleet import Fleet
 
 KEY = jax.random.key(4)
@@ -78,8 +80,8 @@ def test_blocks_may_be_cut_anywhere():
     ids, xs, ds = arrivals()
     fleet = Fleet(MODELS["RU"], R, key=KEY)
     state, trace = run_in_blocks(fleet, 1, ids, xs, ds)
-    for blocks in (2, 5):
-        again, pieces = run_in_blocks(fleet, blocks, ids, xs, ds)
+    for count in (2, 5):
+        again, pieces = run_in_blocks(fleet, count, ids, xs, ds)
         np.testing.assert_array_equal(again.words, state.words)
         assert fleet.names(again) == fleet.names(state) == [*dict.fromkeys(ids.tolist())]
         np.testing.assert_array_equal(pieces.prediction, trace.prediction)
@@ -105,6 +107,29 @@ def test_old_states_stay_usable_and_branch():
     np.testing.assert_array_equal(again.words, left.words)
     np.testing.assert_array_equal(again_trace.prediction, left_trace.prediction)
     assert fleet.names(longer) == ["a", "b", "c", "e"]
+
+
+def test_an_old_state_takes_memory_for_each_row_once():
+    """Whoever keeps the first state of a long run keeps each stream as it was, and no more."""
+    _, xs, ds = arrivals(20)
+    fleet = Fleet(jb.SGD(0.1), R)
+    first, _ = fleet.run(fleet.init(), range(20), xs, ds)
+    before = first.words
+    middle, state = None, first
+    for number in range(30):
+        state, _ = fleet.run(state, range(number % 5, 20), xs[number % 5 :], ds[number % 5 :])
+        if number == 9:
+            middle, then = state, state.words
+    held = sum(len(rows) for _, rows, _ in first.version.node.difference)
+    assert held <= 20 and sum(len(r) for _, r, _ in middle.version.node.difference) <= 40
+    last = state.words
+    np.testing.assert_array_equal(first.words, before)
+    np.testing.assert_array_equal(middle.words, then)
+    np.testing.assert_array_equal(state.words, last)
+    again = fleet.run(first, ["new", 3], xs[:2], ds[:2])[0]
+    np.testing.assert_array_equal(state.words, last)
+    np.testing.assert_array_equal(first.words, before)
+    assert fleet.names(again)[-1] == "new" and len(again.words) == 21
 
 
 def test_an_error_in_the_middle_changes_nothing(monkeypatch):
@@ -143,6 +168,23 @@ def test_predict_and_learn_apart_are_a_run():
     apart = fleet.learn(apart, ids[20:60], xs[20:60], ds[20:60])
     np.testing.assert_array_equal(apart.words, state.words)
     assert fleet.predict(state, ids, xs).shape == (80,)
+
+
+def test_threads_may_share_a_fleet():
+    ids, xs, ds = arrivals(200)
+    fleet = Fleet(jb.SGD(0.1), R)
+    state, _ = fleet.run(fleet.init(), ids, xs, ds)
+    expected = np.asarray(fleet.predict(state, ids, xs))
+
+    def work(number):
+        names = [f"{number} {i}" for i in ids]
+        other, _ = fleet.run(state, names, xs, ds)
+        alone, _ = fleet.run(fleet.init(), names, xs, ds)
+        assert np.array_equal(fleet.predict(state, ids, xs), expected)
+        return same(fleet.states(other, names), fleet.states(alone, names))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(12)))
 
 
 def test_streams_may_start_from_a_state():
@@ -204,6 +246,40 @@ def test_several_targets_intervals_and_delays_work_inside():
 
 def observe_prediction(state, info):
     return info.prediction
+
+
+def test_large_states_are_gathered_in_pieces(monkeypatch):
+    ids, xs, ds = arrivals(200)
+    fleet = Fleet(jb.SGD(0.1), R)
+    state, trace = fleet.run(fleet.init(), ids, xs, ds)
+    for streams in (1, 20):
+        monkeypatch.setattr(blocks, "LARGEST", streams * 4 * fleet.width)
+        assert len([*blocks.pieces(ids, 4 * fleet.width)]) > 8  # of sixteen rows
+        again, pieces = fleet.run(fleet.init(), ids, xs, ds)
+        np.testing.assert_array_equal(again.words, state.words)
+        np.testing.assert_array_equal(pieces.prediction, trace.prediction)
+
+
+def test_an_average_is_a_start_of_linear_learners_only():
+    ids, xs, ds = arrivals(100)
+    model = jb.pipeline(jb.Bias(), jb.Newton(0.99, 0.1))
+    fleet = Fleet(model, R)
+    state, _ = fleet.run(fleet.init(), ids, xs, ds)
+    states = fleet.states(state)
+    start = average(model, states)
+    leaves = jax.tree_util.tree_leaves_with_path(start)
+    fresh, stacked = jax.tree.leaves(model.init(R)), jax.tree.leaves(states)
+    for (path, leaf), first, each in zip(leaves, fresh, stacked, strict=True):
+        weights = getattr(path[-1], "name", "") == "w"
+        expected = np.mean(np.asarray(each, np.float64), axis=0) if weights else first
+        np.testing.assert_allclose(leaf, expected, rtol=1e-6)
+    Fleet(model, R, start=start)
+    with pytest.raises(ValueError, match="model must have linear learners in it"):
+        average(jb.EWA(0.1), jax.tree.map(lambda a: jnp.stack([a, a]), jb.EWA(0.1).init(3)))
+    with pytest.raises(ValueError, match="model must not draw"):
+        average(MODELS["RU"], states)
+    with pytest.raises(ValueError, match="states must be stacked"):
+        average(model, model.init(R))
 
 
 def test_a_row_copies_no_states_of_other_streams():

@@ -13,7 +13,9 @@ import optax
 
 import jboost as jb
 from jboost.boosting.emphasis import Emphasis
+from jboost.core.losses import Loss
 from jboost.core.pytree import MODELS
+from jboost.wrappers.detectors import ChangeDetector
 
 KEY = jax.random.key(0)
 XS = np.random.default_rng(0).normal(size=(16, 3)).astype(np.float32)
@@ -48,7 +50,7 @@ VALID = {
     **{"depth": 1, "inputs": 1, "num_features": 3, "T": 4},
     **dict.fromkeys(("delta", "gamma", "kappa", "step_size"), 0.1),
     **{"desired_mse": 0.28, "forgetting": 0.9, "guarantee": 0.01, "max_variance": 1.0},
-    **{"rate": 0.5, "ridge": 1.0, "target_mse": 0.2, "zeta2": 0.01},
+    **{"tau": 0.3, "rate": 0.5, "ridge": 1.0, "target_mse": 0.2, "zeta2": 0.01},
 }
 OF_THEOREM_2 = {name: np.array(0.1) for name in ("zeta2", "target_mse")} | {"k": np.array(2)}
 # Arguments of a call whose valid values are others, or which a valid call must have.
@@ -89,4 +91,8 @@ def runnable(cls, **settings):
         return jb.pipeline(part, SGD)
     if isinstance(part, jb.metrics.Metric):
         return jb.Scored(jb.Intervals(SGD) if part.of_intervals else SGD, part)
+    if isinstance(part, ChangeDetector):
+        return jb.Flags(SGD, detector=part)
+    if isinstance(part, Loss):
+        return jb.SGD(0.1, loss=part)
     return part

@@ -19,6 +19,24 @@ LEARNERS = {
     "Newton, covariance": jb.Newton(forgetting=0.99, ridge=0.1, storage="covariance"),
     "ForwardNewton": jb.ForwardNewton(forgetting=0.99, ridge=0.1),
 }
+FILTERS = {
+    "SignSignLMS": jb.SignSignLMS(0.05),
+    "VariableStepLMS": jb.VariableStepLMS(0.05, 0.01),
+    "VariableStepLMS, ang": jb.VariableStepLMS(0.05, 0.01, "ang"),
+    "VariableStepLMS, benveniste": jb.VariableStepLMS(0.05, 0.01, "benveniste"),
+    "AffineProjection": jb.AffineProjection(3, 0.5),
+    "boosted AffineProjection": jb.boost(
+        jb.AffineProjection(2, 0.5), 3, target_mse=0.2, mode=jb.DataReuse(2)
+    ),
+    "Volterra": jb.pipeline(jb.Scale(), jb.Volterra(2, 1), jb.NLMS(0.5)),
+}
+LOSSES = {
+    "absolute": jb.losses.absolute(),
+    "pinball": jb.losses.pinball(0.8),
+    "huber": jb.losses.huber(0.5),
+    "log-cosh": jb.losses.log_cosh(0.5),
+    "poisson": jb.losses.poisson(),
+}
 
 MODES = {
     "Weighted": jb.Weighted(),
@@ -94,11 +112,36 @@ NESTED = {
     "boosted trees": jb.bpl_ru(2, target_mse=0.2, depth=1, forgetting=0.99),
 }
 
+UNDER_LOSSES = {
+    **{f"SGD, {name}": jb.SGD(0.1, loss=loss) for name, loss in LOSSES.items()},
+    **{f"NLMS, {name}": jb.NLMS(0.5, loss=loss) for name, loss in LOSSES.items()},
+    "boosted SGD, pinball": jb.boost(
+        jb.SGD(0.1, loss=LOSSES["pinball"]), 3, target_mse=0.2, loss=LOSSES["pinball"]
+    ),
+    "boosted NLMS, poisson": jb.boost(
+        jb.NLMS(0.5, loss=LOSSES["poisson"]),
+        3,
+        target_mse=0.2,
+        mode=jb.DataReuse(2),
+        loss=LOSSES["poisson"],
+    ),
+}
+
 SCALED = jb.ScaleTarget(jb.SGD(0.1))
 NETWORK, STEPS = jb.networks.Perceptron(2), optax.sgd(0.05)  # made once, as they are structure
 HELD = jb.Scale("held")
 PIPED = {
     "GaussNewton": jb.pipeline(jb.Scale(), jb.GaussNewton(NETWORK)),
+    **{
+        f"GaussNewton, {name}": jb.pipeline(jb.Scale(), jb.GaussNewton(NETWORK, loss=loss))
+        for name, loss in LOSSES.items()
+    },
+    "Gradient, pinball": jb.pipeline(
+        jb.Scale(), jb.Gradient(NETWORK, optimizer=STEPS, loss=LOSSES["pinball"])
+    ),
+    "Gradient, poisson": jb.pipeline(
+        jb.Scale(), jb.Gradient(NETWORK, optimizer=STEPS, loss=LOSSES["poisson"])
+    ),
     "Gradient": jb.pipeline(jb.Scale(), jb.Gradient(NETWORK, optimizer=STEPS)),
     "Replay": jb.pipeline(jb.Scale(), jb.Replay(NETWORK, rows=8, batch=3)),
     "Past": jb.pipeline(jb.Past(2, 1, 8), jb.Scale(), jb.Impute(), jb.NLMS(0.5)),
@@ -133,7 +176,15 @@ WRAPPED = {
     "Budget, leverage": jb.Budget(jb.Newton(0.99, 0.1), rate=0.5, uncertainty="leverage"),
     "WeightColumn": jb.WeightColumn(jb.SGD(0.1)),
     "Intervals": jb.Intervals(jb.Newton(0.99, 0.1)),
+    "Flags": jb.Flags(jb.Newton(0.99, 0.1), rate=0.1),
+    "Flags, ADWIN": jb.Intervals(jb.Flags(jb.SGD(0.1), detector=jb.detectors.ADWIN(clock=4))),
+    "Intervals, quantiles": jb.intervals.from_quantiles(
+        lambda tau: jb.NLMS(0.5, loss=jb.losses.pinball(tau))
+    ),
     "OnChange": jb.OnChange(jb.Newton(0.99, 0.1), "inflate", threshold=1.0, warm_up=2),
+    "OnChange, ADWIN": jb.OnChange(
+        jb.Newton(0.99, 0.1), "inflate", warm_up=2, detector=jb.detectors.ADWIN(clock=2)
+    ),
     "OnChange, restart": jb.OnChange(
         jb.pipeline(jb.Scale(), jb.RandomFourier(4), jb.ScaleTarget(jb.SGD(0.1))),
         "restart",
@@ -153,11 +204,13 @@ FORECASTS = {
     "Forecast, given learner": jb.Forecast(jb.SGD(0.1), 2, longest=8, method="mix"),
 }
 
-MODELS = LEARNERS | BOOSTED | NESTED | PIPED | WRAPPED | FORECASTS
+MODELS = LEARNERS | BOOSTED | NESTED | UNDER_LOSSES | FILTERS | PIPED | WRAPPED | FORECASTS
 # Each learner, each mode and each combiner at least once, where the whole table would take minutes.
 FEW = (
     LEARNERS
     | NESTED
+    | UNDER_LOSSES
+    | FILTERS
     | PIPED
     | WRAPPED
     | FORECASTS
@@ -189,6 +242,8 @@ QUICK = {
     *("Algorithm 1", "span boosting", "self-tuning", "literal"),
     *("Scale, Bias, ScaleTarget", "Impute", "Lags", "boosted RandomFourier", "GaussNewton"),
     *("Delayed booster", "Huber", "Intervals", "OnChange", "Forecast"),
+    *("SGD, pinball", "NLMS, poisson", "boosted SGD, pinball", "Intervals, quantiles"),
+    *("SignSignLMS", "VariableStepLMS", "AffineProjection", "Flags"),
 }
 
 

@@ -29,7 +29,7 @@ class Origin(NamedTuple):
     others: Array  # the inputs and the waves of the seasons
 
 
-class GivenState(NamedTuple):
+class LearnerState(NamedTuple):
     """The learners, and what waits for its answer."""
 
     direct: State  # a learner for each horizon, stacked; () if there is none
@@ -40,13 +40,13 @@ class GivenState(NamedTuple):
 
 def start(
     learner: Learner, method: str, widths: tuple[int, int], horizon: int, dtype: jnp.dtype, key: Key
-) -> GivenState:
+) -> LearnerState:
     """Return the state before any data; ``widths`` are those of an origin and of a target."""
 
     def first(learner: Learner) -> State:
         return learner.init(sum(widths), dtype, key=key)
 
-    return GivenState(
+    return LearnerState(
         copies.each(first, learner, horizon) if method != RECURSIVE else (),
         first(learner) if method != DIRECT else (),
         ring.empty(horizon, (widths[0],), dtype),
@@ -55,8 +55,8 @@ def start(
 
 
 def answered(
-    learner: Learner, state: GivenState, at: Array, e: Array, counts: Array, sample: Sample
-) -> GivenState:
+    learner: Learner, state: LearnerState, at: Array, e: Array, counts: Array, sample: Sample
+) -> LearnerState:
     """Return the state after an answer: e is what it differs from the usual answer, (H,)."""
     horizon = len(e)
     origins, targets = ring.newest_first(state.origins, at), ring.by_age(state.targets, at)
@@ -75,7 +75,7 @@ def answered(
 
 
 def estimates(
-    learner: Learner, state: GivenState, origin: Origin, targets: Array, usual: Array,
+    learner: Learner, state: LearnerState, origin: Origin, targets: Array, usual: Array,
     memories: Array,
 ) -> list[Array]:  # fmt: skip
     """Return the estimates of each method, (H,).
@@ -95,8 +95,8 @@ def estimates(
 
 
 def remembered(
-    state: GivenState, at: Array, origin: Origin, targets: Array, counts: Array
-) -> GivenState:
+    state: LearnerState, at: Array, origin: Origin, targets: Array, counts: Array
+) -> LearnerState:
     """Return the state that waits for the answers of a row."""
     return state._replace(
         origins=ring.pushed(state.origins, at, jnp.concatenate(origin), counts),
