@@ -278,7 +278,7 @@ class _Keyed:
         length, names = self.plan.predictions, self.source.columns.labels
         if self.args.predictions == "-":
             length = 1 if self.position else None  # the header was written before
-        shape = {"intervals": self.watch.intervals, "as_json": self.source.is_json}
+        shape: dict[str, Any] = {"intervals": self.watch.intervals, "as_json": self.source.is_json}
         with options.refusing(FAILED), explaining(str(self.args.predictions)):
             return Predictions(self.args.predictions, length, self.position, labels=names, **shape)
 
