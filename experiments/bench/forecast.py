@@ -79,6 +79,21 @@ def naive(series: Series) -> dict[str, Any]:
     return found
 
 
+def later(name: str, rows: int) -> dict[str, Any] | None:
+    """Return our errors and the best naive ones on the rows after the first; None if too few."""
+    series = load(name, first=rows, rows=rows)
+    if len(series.y) < rows:
+        return None
+    mine = ours(series)
+    best = min((np.mean(found["mase"]), label) for label, found in naive(series).items())
+    return {
+        "mase": float(np.mean(mine["mase"])),
+        "naive": float(best[0]),
+        "best naive": best[1],
+        "coverage": [float(mine["coverage"].min()), float(mine["coverage"].max())],
+    }
+
+
 def peers(experiment: Experiment) -> dict[str, dict[str, Any]]:
     """Return the results of other libraries, by set and name; computed where they are not kept."""
     folder = TEMPORARY / ("forecast-peers-quick" if experiment.quick else "forecast-peers")
@@ -130,12 +145,15 @@ def verdicts(results: dict[str, Any]) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> None:
     experiment = Experiment(__file__, __doc__, argv, double=False)
     rows = experiment.samples(ROWS, QUICK_ROWS)
-    bar = Progress("forecast", len(SETS) + 1)
+    bar = Progress("forecast", 2 * len(SETS) + 1)
     results: dict[str, Any] = {}
+    unseen = {}
     for name in SETS:
         series = load(name, rows=rows)
         results[name] = {"Forecast": ours(series)} | naive(series)
         bar.add(1, name)
+        unseen[name] = later(name, rows)
+        bar.add(1, f"{name}, later rows")
     for name, found in peers(experiment).items():
         results[name] |= found
     bar.add(1, "other libraries")
@@ -143,7 +161,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     for text, figures in summary.items():
         print(f"{text}: {figures}")
     settings = {"rows": rows, "horizons": {name: load(name, rows=rows).horizon for name in SETS}}
-    experiment.write(settings | {"peers": PACKAGES}, {"sets": results, "verdicts": summary})
+    experiment.write(
+        settings | {"peers": PACKAGES}, {"sets": results, "later": unseen, "verdicts": summary}
+    )
 
 
 if __name__ == "__main__":

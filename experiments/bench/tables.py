@@ -323,6 +323,17 @@ def forecasts(record: Record) -> str:
     return table(["", *sets], rows)
 
 
+def later_forecasts(record: Record) -> str:
+    """Forecasts of rows on which nothing was chosen, beside the best naive ones."""
+    found = {name: row for name, row in record["results"]["later"].items() if row is not None}
+    rows = [
+        ["Forecast", *(f"{row['mase']:.3f}" for row in found.values())],
+        ["best naive", *(f"{row['naive']:.3f} ({row['best naive']})" for row in found.values())],
+        ["coverage", *("{:.1%} – {:.1%}".format(*row["coverage"]) for row in found.values())],
+    ]
+    return table(["mean MASE", *found], rows)
+
+
 def forecast_limits(record: Record) -> str:
     """What must hold of forecasts, beside what was measured, by set."""
     sets, verdicts = record["results"]["sets"], record["results"]["verdicts"]
@@ -388,6 +399,7 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
         "keys": keys_report.table(record("keys")),
         "keys, plan": keys_report.plan(record("keys")),
         "forecasts": forecasts(record("forecast")),
+        "forecasts of later rows": later_forecasts(record("forecast")),
         "forecast limits": forecast_limits(record("forecast")),
         "tuning": tuning_requirements(tuning),
         "self-tuning": self_tuning(tuning),

@@ -79,6 +79,10 @@ def _sentences(done: Forecasting) -> list[str]:
     text = f"{done.rows:,} rows, {int(account.answers.sum()):,} pairs of a forecast and its answer"
     if done.skipped:
         text += f", nothing was learned from {done.skipped:,} rows"
+    if account.left_out:
+        text += f", {account.left_out:,} rows were left out, as their time is not later than before"
+    if account.gaps:
+        text += f", {account.gaps:,} steps had no row"
     sentences = [text]
     if done.intervals and account.bounded.any():
         low, high = np.nanmin(account.coverage), np.nanmax(account.coverage)

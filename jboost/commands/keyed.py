@@ -278,9 +278,11 @@ class _Keyed:
         length, names = self.plan.predictions, self.source.columns.labels
         if self.args.predictions == "-":
             length = 1 if self.position else None  # the header was written before
-        shape: dict[str, Any] = {"intervals": self.watch.intervals, "as_json": self.source.is_json}
         with options.refusing(FAILED), explaining(str(self.args.predictions)):
-            return Predictions(self.args.predictions, length, self.position, labels=names, **shape)
+            return Predictions(
+                self.args.predictions, length, self.position, intervals=self.watch.intervals,
+                labels=names, as_json=self.source.is_json,
+            )  # fmt: skip
 
     def _save(self, out: Predictions | None) -> None:
         """Keep the run: states, sums and the position, all of them or none."""

@@ -308,7 +308,8 @@ class Fleet:
         There may be more states than streams, so that programs fit.
         """
         hashed = hashes(column)
-        numbers = state.directory.find(column, hashed)
+        with state.streams.arrays.lock:  # another thread may be adding names
+            numbers = state.directory.find(column, hashed)
         numbers[numbers >= state.count] = -1
         if (numbers < 0).any():  # each new name by itself: it may have draws of its own
             numbers = np.where(numbers < 0, -1 - np.arange(len(numbers)), numbers)
@@ -331,7 +332,8 @@ class Fleet:
         return longer
 
     def _all(self, state: FleetState) -> Names:
-        return state.directory.names(np.arange(state.count))
+        with state.streams.arrays.lock:  # another thread may be adding names
+            return state.directory.names(np.arange(state.count))
 
     def _checked_state(self, state: FleetState) -> FleetState:
         advice = "the state that init, load or run of this fleet returned"

@@ -3,12 +3,14 @@
 The newest version lies in the arrays. An older version has the rows that the next version changed,
 as they were before. To read it, the rows are exchanged, so that the older version lies in the
 arrays and the newer one has the difference: a persistent array after Baker, "Shallow binding makes
-functional arrays fast", 1991. A version that nobody refers to takes no memory.
+functional arrays fast", 1991. A version that nobody refers to takes no memory: what an older one
+needs of it becomes part of the older one, which so never has a row twice.
 """
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -21,13 +23,50 @@ Difference = list[tuple[str, Row, np.ndarray]]  # the array, the rows, and what 
 
 
 class Version:
-    """What the arrays hold at one time; ``next`` leads to the version that lies in the arrays."""
+    """What the arrays hold at one time, for whoever wants to use it again."""
 
-    __slots__ = ("difference", "next")
+    __slots__ = ("__weakref__", "node")
 
     def __init__(self) -> None:
-        self.next: Version | None = None
+        self.node = _Node(self)
+
+
+class _Node:
+    """A version among the others; ``next`` leads to the one that lies in the arrays."""
+
+    __slots__ = ("__weakref__", "difference", "masks", "next", "previous", "version")
+
+    def __init__(self, version: Version) -> None:
+        self.version = weakref.ref(version)  # None where nobody can use the version again
+        self.next: _Node | None = None
+        self.previous: Callable[[], _Node | None] = _nothing  # a node that ``next`` leads here from
         self.difference: Difference = []  # of this version to the next
+        self.masks: dict[str, np.ndarray] = {}  # by array, which rows are in the difference
+
+    def lead_to(self, following: _Node, difference: Difference) -> None:
+        """Make another version the next one."""
+        self.next, self.difference, self.masks = following, difference, {}
+        following.previous = weakref.ref(self)
+
+    def take_in(self, following: _Node, rows: dict[str, int]) -> None:
+        """Let the next version's difference be part of this one; ``rows`` are those of arrays."""
+        for name, count in rows.items():
+            mask = self.masks.get(name, np.zeros(0, bool))
+            if len(mask) < count:
+                self.masks[name] = np.append(mask, np.zeros(count - len(mask), bool))
+            if not len(mask):
+                for _, changed, _ in (entry for entry in self.difference if entry[0] == name):
+                    self.masks[name][changed] = True
+        for name, changed, values in following.difference:
+            fresh = ~self.masks[name][changed]
+            if fresh.any():
+                entry = (changed, values) if fresh.all() else (changed[fresh], values[fresh])
+                self.difference.append((name, *entry))
+                self.masks[name][changed] = True
+
+
+def _nothing() -> None:
+    return None
 
 
 class Arrays:
@@ -67,7 +106,8 @@ class Arrays:
                 _exchange(self._arrays, change.before)
                 raise
             if change.changed:
-                version.next, version.difference = change.version, change.before
+                self._forget_before(version.node)
+                version.node.lead_to(change.version.node, change.before)
                 self.current = change.version
             else:
                 change.version = version
@@ -79,13 +119,23 @@ class Arrays:
             self._arrays[name] = self._grow.get(name, longer)(array, self.used[name], rows)
 
     def _bring(self, version: Version) -> None:
-        path = [version]
+        path = [version.node]
         while (following := path[-1].next) is not None:
             path.append(following)
         for older, newer in zip(path[-2::-1], path[:0:-1], strict=True):
-            newer.difference, newer.next = _exchange(self._arrays, older.difference), older
-            older.difference, older.next = [], None
+            newer.lead_to(older, _exchange(self._arrays, older.difference))
+            older.next, older.difference, older.masks = None, [], {}
         self.current = version
+
+    def _forget_before(self, node: _Node) -> None:
+        """Take the version before a node out of the row of versions, if nobody can use it."""
+        before = node.previous()
+        if before is None or before.next is not node or before.version() is not None:
+            return
+        older = before.previous()
+        if older is not None and older.next is before:
+            older.take_in(before, {name: len(array) for name, array in self._arrays.items()})
+            older.next, node.previous = node, weakref.ref(older)
 
 
 class Change:

@@ -35,6 +35,8 @@ class Horizons:
         self.answers = np.zeros(horizon)  # how many answers came
         self.inside, self.bounded, self.widths = (np.zeros(horizon) for _ in range(3))
         self.rows = 0  # how many answers were learned
+        self.left_out = 0  # how many rows were not later than a row before them
+        self.gaps = 0  # how many steps between two rows had no row
         self._slots, self._values = np.zeros(0, np.int64), np.zeros(0)  # of the latest answers
         self.last = np.zeros((3, horizon))  # the latest forecast, its low and high ends
         self.recent = np.zeros(0)  # the latest answers, for a picture
@@ -74,6 +76,8 @@ class Horizons:
         learned = block.scored & ~block.skipped
         if slots is None:
             slots = self.rows + np.cumsum(learned) - 1
+        elif learned.any():
+            self._count_steps(slots[learned])
         seen = (np.append(self._slots, slots[learned]), np.append(self._values, d[learned]))
         there = learned[:, None] & ~np.isnan(due)
         ahead = np.arange(1, self.horizon + 1)
@@ -100,10 +104,18 @@ class Horizons:
         self._slots, self._values = (values[-most:] for values in seen)
         self.recent = self._values[-2 * self.horizon :]
 
+    def _count_steps(self, slots: np.ndarray) -> None:
+        """Count rows that are not later than a row before them, and steps without a row."""
+        latest = self._slots.max() if len(self._slots) else slots[0] - 1
+        steps = slots - np.maximum.accumulate(np.append(latest, slots))[:-1]
+        self.left_out += int((steps <= 0).sum())
+        self.gaps += int((steps[steps > 1] - 1).sum())
+
     def as_dict(self) -> dict[str, Any]:
         """Return the account as JSON can hold it."""
         arrays = {name: as_text(getattr(self, name)) for name in _ARRAYS}
         fixed = {"name": self.name, "horizon": self.horizon, "step": self.step, "rows": self.rows}
+        fixed |= {"left_out": self.left_out, "gaps": self.gaps}
         return fixed | arrays | {"slots": self._slots.tolist(), "values": as_text(self._values)}
 
     @classmethod
@@ -114,7 +126,8 @@ class Horizons:
             old = getattr(account, name)
             new = from_text(saved[name])
             setattr(account, name, new if name == "recent" else new.reshape(old.shape))
-        account.rows = int(saved["rows"])
+        counts = (int(saved[name]) for name in ("rows", "left_out", "gaps"))
+        account.rows, account.left_out, account.gaps = counts
         account._slots = np.array(saved["slots"], np.int64)
         account._values = from_text(saved["values"])
         return account

@@ -10,6 +10,7 @@ So neither a jump of the system's clock nor a night without the server makes a q
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -33,6 +34,9 @@ ASK = """
 INSERT OR REPLACE INTO questions (stream, id, features, prediction, asked)
 SELECT ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM answered WHERE stream = ? AND id = ?)
 """
+LISTED = "WHERE stream = ? AND id IN (SELECT value FROM json_each(?))"
+OPEN = f"SELECT id, features, prediction FROM questions {LISTED}"
+CLOSED = f"SELECT id FROM answered {LISTED}"
 COUNTS = "SELECT stream, count(*) FROM questions GROUP BY stream"
 BUSY = 5.0  # seconds that a reader from outside, such as the sqlite3 shell, may hold the file
 AT_ONCE = 1000  # rows of a table that are removed in one transaction: more would be felt
@@ -56,6 +60,13 @@ class Question(NamedTuple):
     id: str
     features: str  # JSON
     prediction: float | None  # the one that was returned; None if it was no number
+
+
+class Found(NamedTuple):
+    """What is there of some ids."""
+
+    questions: dict[str, Question]  # those that are open
+    answered: set[str]  # the ids of those that were answered
 
 
 class Entry(NamedTuple):
@@ -129,21 +140,18 @@ class Log:
         """Forget a setting."""
         self._db.execute("DELETE FROM settings WHERE name = ?", (name,))
 
-    def is_answered(self, stream: str, name: str) -> bool:
-        """Return whether the question of that id was answered."""
-        query = "SELECT 1 FROM answered WHERE stream = ? AND id = ?"
-        return self._db.execute(query, (stream, name)).fetchone() is not None
+    def look_up(self, stream: str, names: Sequence[str]) -> Found:
+        """Return what is there of the questions of these ids, in as few statements as can be."""
+        listed = json.dumps(names)
+        found = {row[0]: Question(*row) for row in self._db.execute(OPEN, (stream, listed))}
+        if len(found) == len({*names}):  # what is open was not answered
+            return Found(found, set())
+        return Found(found, {row[0] for row in self._db.execute(CLOSED, (stream, listed))})
 
     def open(self, stream: str) -> int:
         """Return how many questions of a stream are open."""
         query = "SELECT count(*) FROM questions WHERE stream = ?"
         return self._db.execute(query, (stream,)).fetchone()[0]
-
-    def question(self, stream: str, name: str) -> Question | None:
-        """Return the open question of that id."""
-        query = "SELECT id, features, prediction FROM questions WHERE stream = ? AND id = ?"
-        found = self._db.execute(query, (stream, name)).fetchone()
-        return found and Question(*found)
 
     def ask(self, stream: str, questions: Sequence[Question]) -> None:
         """Keep questions; one of the same id is replaced, one that was answered is not reopened."""
@@ -162,12 +170,13 @@ class Log:
                 self.dropped, most = self.dropped + excess, self._limits.questions
         self._at_most[stream] = most
 
-    def close_question(self, stream: str, name: str) -> None:
-        """Note that the question of an id was answered, whether it was open or not."""
-        self._db.execute("DELETE FROM questions WHERE stream = ? AND id = ?", (stream, name))
-        self._db.execute(
+    def close_questions(self, stream: str, names: Sequence[str]) -> None:
+        """Note that the questions of ids were answered, whether they were open or not."""
+        pairs, now = [(stream, name) for name in names], self.clock
+        self._db.executemany("DELETE FROM questions WHERE stream = ? AND id = ?", pairs)
+        self._db.executemany(
             "INSERT INTO answered (stream, id, answered) VALUES (?, ?, ?)",
-            (stream, name, self.clock),
+            [(*pair, now) for pair in pairs],
         )
 
     def append(self, stream: str, entry: Entry) -> None:

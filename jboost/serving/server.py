@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -25,6 +26,7 @@ STUCK = 30.0  # seconds for which a client may leave a full buffer unread
 KEEP_ALIVE = 30  # seconds between two requests
 PATIENCE = 15  # seconds that requests get to end after SIGTERM
 MOST_CONNECTIONS, SPARE_FILES = 4096, 128
+SWITCH = 0.0005  # seconds after which the writer and the event loop let each other compute
 BACKLOG = 1024  # connections that wait to be taken
 
 
@@ -158,6 +160,7 @@ def run(web: Web, listening: socket.socket, announce: Callable[[], None]) -> boo
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     announce()
+    sys.setswitchinterval(SWITCH)
     server.run(sockets=[listening])
     return server.started
 

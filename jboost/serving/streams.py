@@ -16,7 +16,7 @@ from jboost.running.blocks import Block
 from jboost.serving import columns as request_columns
 from jboost.serving.accounts import Account, Answer, Served
 from jboost.serving.keys import KeyErrors
-from jboost.serving.log import Entry, Log, Question
+from jboost.serving.log import Entry, Found, Log, Question
 from jboost.serving.members import Estimates, Member
 from jboost.serving.refusal import Refusal
 from jboost.serving.rows import Features, Row, shown
@@ -119,16 +119,16 @@ class Stream:
         self._refuse_other(now, features)
         return Asked(now.leading.numbers(features).x, now.leading.keys(features))
 
-    def check_answers(self, log: Log, rows: Sequence[Row]) -> Pending:
+    def check_answers(self, there: Found, rows: Sequence[Row]) -> Pending:
         """Return the answers of a request that are not learned yet, with their features."""
         found, seen = Pending([], [], [], []), set[str]()
         for number, (features, name, answer) in enumerate(rows, 1):
             question = None
             if name is not None:
-                question = None if name in seen else log.question(self.name, name)
-                if name in seen or (question is None and log.is_answered(self.name, name)):
+                if name in seen or name in there.answered:
                     continue
                 seen.add(name)
+                question = there.questions.get(name)
                 if features is None and question is None:
                     prefix = f"row {number}: " if len(rows) > 1 else ""
                     reason = "it was never asked, has expired, or gave way to newer ones"

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from jboost.serving.log import Log, Question
+from jboost.serving.log import Found, Log, Question
 from jboost.serving.members import Estimates
 from jboost.serving.refusal import Refusal
 from jboost.serving.rows import Row
@@ -68,6 +68,7 @@ class Health:
 class Round:
     """What a transaction has made so far, by the names of streams."""
 
+    there: dict[str, Found] = field(default_factory=dict)  # questions that are answered
     now: dict[str, Now] = field(default_factory=dict)
     prepared: dict[str, list[Prepared]] = field(default_factory=dict)
     counted: dict[str, Counted] = field(default_factory=dict)
@@ -174,6 +175,10 @@ class Writer(threading.Thread):
 
     def _handle(self, jobs: list[Job], draft: Round) -> None:
         """Do all but commit."""
+        streams = {job.stream.name: job.stream for job in jobs}
+        for name in streams:
+            ids = [r.id for j in jobs if j.learn and j.stream.name == name for r in j.rows if r.id]
+            draft.there[name] = self._log.look_up(name, ids) if ids else Found({}, set())
         for job in jobs:
             began = self._begin(job, draft)
             if job.learn and job.refusal is None:
@@ -183,13 +188,14 @@ class Writer(threading.Thread):
                 if job.refusal is not None:  # it changes nothing, not even by its columns
                     del draft.now[job.stream.name]
                     job.stream.forget_columns(self._log)
-        streams = {job.stream.name: job.stream for job in jobs}
         for name, stream in streams.items():
             prepared = draft.prepared.get(name, [])
             now = draft.now.get(name, stream.now)
             pairs = self._asked([job for job in jobs if job.stream is stream], now)
             if prepared:
                 self._log.append(name, entry_of(now, [p.pending for p in prepared]))
+                ids = [i for p in prepared for i in p.pending.ids if i is not None]
+                self._log.close_questions(name, ids)
             if prepared or pairs:
                 asked = [of for _, of in pairs]
                 draft.now[name], draft.counted[name], found = stream.step(now, prepared, asked)
@@ -237,14 +243,13 @@ class Writer(threading.Thread):
         stream = job.stream
         now = draft.now.get(stream.name, stream.now)
         try:
-            pending = stream.check_answers(self._log, job.rows)
+            there = draft.there[stream.name]
+            pending = stream.check_answers(there, job.rows)
             if pending.answers:
                 stream.errors.refuse_many(now.leading.keys(pending.features))
                 draft.now[stream.name], prepared = stream.prepare(now, pending)
                 draft.prepared.setdefault(stream.name, []).append(prepared)
-            for name in pending.ids:
-                if name is not None:
-                    self._log.close_question(stream.name, name)
+            there.answered.update(name for name in pending.ids if name is not None)
             job.reply = [LEARNED] * len(job.rows)
         except Refusal as refusal:
             job.refusal = refusal

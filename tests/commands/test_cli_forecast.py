@@ -119,3 +119,12 @@ def test_wrong_words_are_one_sentence(folder: Path, capsys: Any) -> None:
     ):
         assert main(words) in (1, 2, 3)
         assert sentence in capsys.readouterr().err
+
+
+def test_times_that_repeat_go_back_or_are_missing_are_counted(folder: Path, capsys: Any) -> None:
+    head, *rows = Path("all.csv").read_text().splitlines()
+    odd = [*rows[:100], rows[99], rows[40], *rows[100:120], *rows[130:200]]
+    Path("odd.csv").write_text("\n".join([head, *odd]) + "\n", encoding="utf-8")
+    assert main(["run", "odd.csv", *RUN]) == 0
+    said = capsys.readouterr().err
+    assert "2 rows were left out" in said and "10 steps had no row" in said

@@ -1,6 +1,7 @@
 """Fleets: every stream's run is the one it would have had alone, however its rows arrive."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -108,6 +109,29 @@ def test_old_states_stay_usable_and_branch():
     assert fleet.names(longer) == ["a", "b", "c", "e"]
 
 
+def test_an_old_state_takes_memory_for_each_row_once():
+    """Whoever keeps the first state of a long run keeps each stream as it was, and no more."""
+    _, xs, ds = arrivals(20)
+    fleet = Fleet(jb.SGD(0.1), R)
+    first, _ = fleet.run(fleet.init(), range(20), xs, ds)
+    before = first.words
+    middle, state = None, first
+    for number in range(30):
+        state, _ = fleet.run(state, range(number % 5, 20), xs[number % 5 :], ds[number % 5 :])
+        if number == 9:
+            middle, then = state, state.words
+    held = sum(len(rows) for _, rows, _ in first.version.node.difference)
+    assert held <= 20 and sum(len(r) for _, r, _ in middle.version.node.difference) <= 40
+    last = state.words
+    np.testing.assert_array_equal(first.words, before)
+    np.testing.assert_array_equal(middle.words, then)
+    np.testing.assert_array_equal(state.words, last)
+    again = fleet.run(first, ["new", 3], xs[:2], ds[:2])[0]
+    np.testing.assert_array_equal(state.words, last)
+    np.testing.assert_array_equal(first.words, before)
+    assert fleet.names(again)[-1] == "new" and len(again.words) == 21
+
+
 def test_an_error_in_the_middle_changes_nothing(monkeypatch):
     ids, xs, ds = arrivals(50)
     fleet = Fleet(jb.SGD(0.1), R)
@@ -144,6 +168,23 @@ def test_predict_and_learn_apart_are_a_run():
     apart = fleet.learn(apart, ids[20:60], xs[20:60], ds[20:60])
     np.testing.assert_array_equal(apart.words, state.words)
     assert fleet.predict(state, ids, xs).shape == (80,)
+
+
+def test_threads_may_share_a_fleet():
+    ids, xs, ds = arrivals(200)
+    fleet = Fleet(jb.SGD(0.1), R)
+    state, _ = fleet.run(fleet.init(), ids, xs, ds)
+    expected = np.asarray(fleet.predict(state, ids, xs))
+
+    def work(number):
+        names = [f"{number} {i}" for i in ids]
+        other, _ = fleet.run(state, names, xs, ds)
+        alone, _ = fleet.run(fleet.init(), names, xs, ds)
+        assert np.array_equal(fleet.predict(state, ids, xs), expected)
+        return same(fleet.states(other, names), fleet.states(alone, names))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(12)))
 
 
 def test_streams_may_start_from_a_state():

@@ -310,12 +310,12 @@ def asked(log: Log, *names: str) -> None:
 def test_questions_expire_by_age_and_give_way(tmp_path: Path, clock: Clock) -> None:
     log = Log(tmp_path / "log", Limits(questions=3, age=100.0))
     asked(log, "a", "b", "c", "d")
-    assert log.question("s", "a") is None and log.open("s") == 3 and log.dropped == 1
+    assert "a" not in log.look_up("s", ["a"]).questions and log.open("s") == 3 and log.dropped == 1
     clock.now += 60
     asked(log, "b")
     clock.now += 60
     log.tidy({})
-    assert [bool(log.question("s", name)) for name in "bcd"] == [True, False, False]
+    assert [*log.look_up("s", [*"bcd"]).questions] == ["b"]
     assert log.open("s") == 1 and log.dropped == 3
     log.close()
 
@@ -330,20 +330,19 @@ def test_ages_go_on_after_a_restart_and_the_clock_of_the_system_does_not_matter(
     clock.now = 5.0  # after a start of the machine it begins anew
     log = Log(tmp_path / "log", Limits(age=100.0))
     log.tidy({})
-    assert log.question("s", "a") is not None
+    assert "a" in log.look_up("s", ["a"]).questions
     clock.now += 11
     log.tidy({})
-    assert log.question("s", "a") is None
+    assert "a" not in log.look_up("s", ["a"]).questions
     log.close()
 
 
 def test_ids_of_answers_are_bounded(tmp_path: Path, clock: Clock) -> None:
     log = Log(tmp_path / "log", Limits(answered=2, age=100.0))
     with log.transaction():
-        for name in "abc":
-            log.close_question("s", name)
+        log.close_questions("s", [*"abc"])
     log.tidy({})
-    assert [log.is_answered("s", name) for name in "abc"] == [False, True, True]
+    assert log.look_up("s", [*"abc"]).answered == {*"bc"}
     log.close()
 
 
@@ -368,7 +367,10 @@ def test_a_transaction_that_fails_leaves_nothing(tmp_path: Path) -> None:
     log = Log(tmp_path / "log", Limits())
     with pytest.raises(sqlite3.IntegrityError), log.transaction():
         log.ask("s", [Question("a", "{}", 1.0)])
-        log.close_question("s", "a")
-        log.close_question("s", "a")
-    assert log.open("s") == 0 and log.question("s", "a") is None and not log.is_answered("s", "a")
+        log.close_questions("s", ["a", "a"])
+    assert (
+        log.open("s") == 0
+        and "a" not in log.look_up("s", ["a"]).questions
+        and not log.look_up("s", ["a"]).answered
+    )
     log.close()
