@@ -134,16 +134,14 @@ def plain_names(columns: Columns) -> list[str] | None:
 
 def _plain(names: list[str], rows: Sequence[Features], dtype: DTypeLike) -> np.ndarray:
     """Return rows of numbers only."""
-    x = np.empty((len(rows), len(names)), np.float64)
-    for i, features in enumerate(rows):
-        values = [*map(features.get, names)]
-        try:
-            x[i] = values
-        except (TypeError, ValueError, OverflowError):
-            _refuse_text(dict(zip(names, values, strict=True)))
-        else:
-            if not REAL.issuperset(map(type, values)):  # NumPy reads numbers from texts
-                _refuse_text(dict(zip(names, values, strict=True)))
+    values = [[features.get(name) for name in names] for features in rows]
+    for row in values:
+        if not REAL.issuperset(map(type, row)):  # NumPy would read numbers from texts
+            _refuse_text(dict(zip(names, row, strict=True)))
+    try:
+        x = np.array(values, np.float64)
+    except OverflowError:
+        raise bad("a number is too large: numbers go up to 1.8e308") from None
     with np.errstate(all="ignore"):  # a number too large for float32 becomes infinite
         return x.astype(dtype)
 
@@ -152,7 +150,6 @@ def _refuse_text(features: Features) -> None:
     for name, value in features.items():
         if type(value) not in REAL:
             raise bad(f"{shown(name)} must be a number or null; got {shown(value)}")
-    raise bad("a number is too large: numbers go up to 1.8e308")
 
 
 def _table(columns: Columns, rows: Sequence[Features]) -> pa.Table:

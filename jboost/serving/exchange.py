@@ -11,7 +11,7 @@ import logging
 from typing import Any
 
 from jboost.serving import openapi, rows
-from jboost.serving.guard import Application, Message, Receive, Send, refuse
+from jboost.serving.guard import Application, Message, Receive, Send, header, refuse
 from jboost.serving.refusal import Refusal
 from jboost.serving.rows import Body
 from jboost.serving.service import Service
@@ -23,6 +23,7 @@ MOST_BYTES = 2**27  # of the bodies of all requests at once
 LARGE = 2**17  # bytes; a larger body is read beside the event loop
 MOST_WAITING = 2000  # requests that may wait for the writer
 SYNONYMS = {"application/jsonl": rows.LINES, "application/json-lines": rows.LINES}
+MEDIA_TYPES = {kind.encode(): kind for kind in rows.KINDS}
 SEVERAL = "several models are served here: use /models/NAME/predict and /models/NAME/learn"
 
 log = logging.getLogger("jboost.serving")
@@ -96,9 +97,11 @@ class Rows:
 
 def _kind(scope: Message) -> str:
     """Return the media type of the body."""
-    header = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
-    kind = header.partition(b";")[0].strip().lower().decode("latin-1")
-    kind = SYNONYMS.get(kind, kind)
+    found = header(scope, b"content-type")
+    kind = MEDIA_TYPES.get(found)  # as most clients write it
+    if kind is None:
+        kind = found.partition(b";")[0].strip().lower().decode("latin-1")
+        kind = SYNONYMS.get(kind, kind)
     if kind not in rows.KINDS:
         raise Refusal(415, f"send the body as {', '.join(rows.KINDS)}, and say so")
     return kind
@@ -124,7 +127,7 @@ class Budget:
 async def body_of(scope: Message, receive: Receive, budget: Budget) -> bytes:
     """Return the body of a request, unless it is too long or too slow."""
     too_long = f"a body may have {budget.largest_body:,} bytes; send smaller batches"
-    announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    announced = header(scope, b"content-length")
     if announced.isdigit() and int(announced[:20]) > budget.largest_body:
         raise Refusal(413, too_long)
     body, taken = bytearray(), 0

@@ -94,19 +94,26 @@ class Guard:
 
     def _check(self, scope: Message) -> None:
         """Refuse a request by its first lines alone."""
-        headers: dict[bytes, bytes] = dict(scope["headers"])
         client = scope.get("client")
         if not self._buckets.take(client[0] if client else ""):
             raise Refusal(429, f"more than {self._rules.rate:,.0f} requests a second; wait")
         # A page of another site could reach a loopback address under a name of its own.
-        host, hosts = host_of(headers.get(b"host", b"").decode("latin-1")), self._rules.hosts
-        if hosts is not None and host not in hosts:
+        hosts = self._rules.hosts
+        if hosts is not None and host_of(header(scope, b"host").decode("latin-1")) not in hosts:
             raise Refusal(421, "this server is not called so; use the name it was started by")
         if self._token is not None and scope["path"] not in OPEN:
-            scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+            scheme, _, token = header(scope, b"authorization").partition(b" ")
             fits = hmac.compare_digest(token.strip(), self._token)
             if scheme.lower() != b"bearer" or not fits:
                 raise Refusal(401, "a token is needed: send the header Authorization: Bearer TOKEN")
+
+
+def header(scope: Message, name: bytes) -> bytes:
+    """Return a header of a request; empty where there is none."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return value
+    return b""
 
 
 async def refuse(refusal: Refusal, send: Send) -> None:

@@ -17,6 +17,7 @@ from jboost.checkpoints.archive import CheckpointError
 from jboost.core import Key, Learner, State, checks
 from jboost.core.learner import float_dtype
 from jboost.engine import loop, pieces
+from jboost.engine.plan import Plan
 from jboost.files.columns import Columns
 from jboost.fleets.fleet import Fleet
 from jboost.reports.accounts import Watch
@@ -61,6 +62,7 @@ class Member(NamedTuple):
     plain: list[str] | None = None  # the names of the columns, if all of them hold numbers
     key_column: str | None = None  # the column that names the stream of a row; None for one stream
     fleet: Fleet | None = None  # the model for each key; the state is then that of the fleet
+    plan: Plan | None = None  # of the program; None before it is compiled
 
     @property
     def coverage(self) -> float | None:
@@ -89,7 +91,14 @@ class Member(NamedTuple):
         if found.prediction.ndim != 1:
             name = type(self.model).__name__
             raise ValueError(f"a server predicts a number for a row; this {name} predicts several")
-        return self._replace(dtype=dtype, plain=plain_names(self.columns))
+        x, d = np.zeros((1, self.columns.width), dtype), np.zeros(1, dtype)
+        plan = loop.plan_for(self.model, self.state, x, d, self.key, self._observe)
+        return self._replace(dtype=dtype, plain=plain_names(self.columns), plan=plan)
+
+    @property
+    def _observe(self) -> Watch | None:
+        """What is recorded beside the predictions: the bounds of the intervals, if there are."""
+        return Watch(intervals=True) if isinstance(self.model, Intervals) else None
 
     def numbers(self, rows: Sequence[Features]) -> Numbers:
         """Return rows as numbers; nothing of it is learned."""
@@ -115,12 +124,11 @@ class Member(NamedTuple):
         A row whose answer is NaN is predicted and changes nothing. The program is that of
         ``jb.run``, so every bit is that of a run.
         """
-        watch = Watch.for_model(self.model, learners=False)
-        observe = watch if watch.intervals else None
         d = answers.astype(x.dtype)
         if self.fleet is not None:
             return self._run_fleet(x, d, [*keys])
-        state, traces = loop.begin(self.model, self.state, x, d, self.key, observe)
+        fixed = self.key, self._observe
+        state, traces = loop.begin(self.model, self.state, x, d, *fixed, plan=self.plan)
         trace = pieces.joined(traces)
         bounds = trace.observed or {"low": None, "high": None}
         n = int(np.count_nonzero(~np.isnan(d)))

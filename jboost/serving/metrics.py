@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import time
 from collections import Counter, deque
@@ -32,8 +33,7 @@ class Requests:
             self.times[route] = [0.0] * (len(BOUNDS) + 2)
             self.recent[route] = deque(maxlen=RECENT)
         self.statuses[route, status] += 1
-        at = next((i for i, bound in enumerate(BOUNDS) if seconds <= bound), len(BOUNDS))
-        self.times[route][at] += 1
+        self.times[route][bisect.bisect_left(BOUNDS, seconds)] += 1
         self.times[route][-1] += seconds
         self.recent[route].append(seconds)
 

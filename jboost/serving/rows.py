@@ -24,6 +24,17 @@ ANSWERED = (*ASKED, "answer")
 PLAIN = frozenset({float, int, bool, type(None)})
 
 
+class _ConstantError(Exception):
+    """NaN or infinity, which Python would read, and JSON does not have."""
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise _ConstantError(constant)
+
+
+DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
 class Row(NamedTuple):
     """One row of a request."""
 
@@ -76,11 +87,11 @@ def read(
 def loads(content: bytes, prefix: str = "") -> Any:
     """Return what JSON says; NaN and infinity, which Python would read, are refused."""
 
-    def refuse(constant: str) -> NoReturn:
-        raise bad(f"{prefix}{constant} is no number of JSON; send null where a value is missing")
-
     try:
-        return json.loads(content, parse_constant=refuse)
+        return DECODER.decode(content.decode())
+    except _ConstantError as error:
+        advice = "send null where a value is missing"
+        raise bad(f"{prefix}{error} is no number of JSON; {advice}") from None
     except RecursionError:
         raise Refusal(400, f"{prefix}the JSON is nested too deeply") from None
     except ValueError as error:  # of JSON, or of UTF-8

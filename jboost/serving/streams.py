@@ -22,6 +22,7 @@ from jboost.serving.refusal import Refusal
 from jboost.serving.rows import Features, Row, shown
 
 PROBED = 32  # transactions whose last rows are kept, to see which columns matter
+COMPACT = json.JSONEncoder(separators=(",", ":"))
 REPLAYED = 1024  # rows of the log that are learned together after a start
 
 
@@ -241,7 +242,7 @@ def _joined(parts: Sequence[Pending]) -> Pending:
 def entry_of(now: Now, pending: Sequence[Pending]) -> Entry:
     """Return what the log keeps of answers that are learned from here on."""
     rows = [row for p in pending for row in zip(*p, strict=True)]
-    return Entry(now.position, len(rows), json.dumps(rows, separators=(",", ":")))
+    return Entry(now.position, len(rows), COMPACT.encode(rows))
 
 
 def _logged(log: Log, stream: str, first: int) -> Iterator[tuple[Any, ...]]:
@@ -287,4 +288,4 @@ def reply_of(row: Row, estimate: tuple[float, ...]) -> dict[str, Any]:
 def question_of(row: Row, estimate: float) -> Question:
     """Return the question that is kept for a row with an id."""
     assert row.id is not None
-    return Question(row.id, json.dumps(row.features, separators=(",", ":")), finite(estimate))
+    return Question(row.id, COMPACT.encode(row.features), finite(estimate))
