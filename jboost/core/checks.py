@@ -219,8 +219,8 @@ def real_dtype(name: str, array: Array | np.ndarray, detail: str) -> None:
 
 def refuse_complex(name: str, value: Any) -> None:
     """Refuse complex numbers, which a cast to real ones would only warn of."""
-    dtype = getattr(value, "dtype", None)
-    if np.iscomplexobj(value) if dtype is None else np.dtype(dtype).kind == "c":
+    array = value if hasattr(value, "dtype") else array_of(value)
+    if array is not None and jnp.issubdtype(array.dtype, jnp.complexfloating):
         advice = "pass its real and imaginary parts as separate columns, or targets"
         raise TypeError(f"{name} must hold real numbers; got complex ones: {advice}")
 
