@@ -203,7 +203,7 @@ class AffineProjection(Linear):
 def _solved(A: Array, b: Array) -> Array:
     """Return A⁻¹b of a small positive definite matrix, by operations that a kernel may hold."""
     numbers = jnp.arange(len(b))
-    least = LEAST_PIVOT * jnp.max(jnp.diagonal(A))
+    least = LEAST_PIVOT * jnp.max(jnp.stack([A[k, k] for k in range(len(b))]))
     pivots = []
     for k in range(len(b)):
         pivots.append(jnp.maximum(A[k, k], least))
