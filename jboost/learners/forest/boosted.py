@@ -296,7 +296,7 @@ class BoostedTrees(Learner):
         residual = rows.target - state.mean - fitted
         sums = jnp.stack([w * residual, w * old, w], axis=-1)
         number = node.astype(jnp.int32) - (_nodes(growth.level) - 1)  # among those of the level
-        histogram = with_rows(growth.histogram, number, rows.bins, growth.columns, sums)
+        histogram = with_rows(growth.histogram, number, ring.bins, start, growth.columns, sums)
         place = jnp.where(grows, start + size, start)
         growth = growth._replace(histogram=histogram, place=place)
         all_seen = grows & (place >= state.schedule.filled)

@@ -35,18 +35,24 @@ def best_splits(histograms: Array, ridge: Array, least: Array) -> Split:
         weight of a row and residual + old what the tree is to learn: (nodes, bins, columns, 3). Bin
         0 holds the missing values.
     """
-    nodes, bins, columns, _ = histograms.shape
-    below = _summed_up(histograms)
-    total, absent = below[:, -1, 0], histograms[:, 0]
+    _, bins, columns, _ = histograms.shape
+    sums = jnp.moveaxis(histograms, (3, 1), (0, 1))  # (3, bins, nodes, columns)
+    below, absent = _summed_up(sums), sums[:, 0]
+    total = below[:, -1, :, 0]
+    number = jnp.arange(bins * columns, dtype=jnp.int32).reshape(bins, 1, columns)
 
     def best(left: Array, among: Array) -> tuple[Array, Array]:
         """Return the largest gain among some columns, and the number of the split that has it."""
-        gains = jnp.where(among[:, None], _gains(left, total, ridge, least), 0).reshape(nodes, -1)
-        # A comparison of the gains with their maximum is not safe: the compiler may compute them
-        # twice, and round them otherwise, so that none is equal to it.
-        return jnp.max(gains, axis=1), jnp.argmax(gains, axis=1).astype(jnp.int32)
+        gains = jnp.where(among, _gains(left, total, ridge, least), 0)
+        # Without the barrier the compiler may compute them twice, and round them otherwise, so that
+        # none is equal to the largest.
+        gains = jax.lax.optimization_barrier(gains)
+        gain = jnp.max(jnp.max(gains, axis=0), axis=1)
+        equal = jnp.where(gains == gain[:, None], number, bins * columns)
+        return gain, jnp.min(jnp.min(equal, axis=0), axis=1)
 
-    has_gaps = jnp.any(absent != 0, axis=-1)
+    # A column without a number in any row cannot be split.
+    has_gaps = jnp.any(absent != 0, axis=0) & (absent[2] < total[2][:, None])
     gain, split = best(below, jnp.ones_like(has_gaps))  # missing values go left
     nothing = jnp.zeros_like(gain), jnp.zeros_like(split)
     other = jax.lax.cond(
@@ -57,17 +63,18 @@ def best_splits(histograms: Array, ridge: Array, least: Array) -> Split:
     gain = jnp.where(missing > 0, other[0], gain)
     split = jnp.where(missing > 0, other[1], split)
 
-    node = jnp.arange(nodes, dtype=jnp.int32)
     number, column = jax.lax.div(split, jnp.int32(columns)), jax.lax.rem(split, jnp.int32(columns))
+    node, total = jnp.arange(len(split), dtype=jnp.int32), total.T
     right = missing[:, None].astype(gain.dtype)
-    left = at(below, node, number, column) - right * at(absent, node, column)
+    left = jnp.stack([at(b, number, node, column) for b in below], axis=-1)
+    left -= right * jnp.stack([at(a, node, column) for a in absent], axis=-1)
     splits = gain > 0
     left = jnp.where(splits[:, None], left, total)
     sums = jnp.stack([left, total - left], axis=1)
     return Split(column, jnp.where(splits, number, bins - 1), missing, gain, sums)
 
 
-def _summed_up(histograms: Array) -> Array:
+def _summed_up(sums: Array) -> Array:
     """Return, for each bin, the sums of all bins up to it."""
 
     def add(i: Array, sums: Array) -> Array:
@@ -75,12 +82,12 @@ def _summed_up(histograms: Array) -> Array:
         new = two[:, :1] + two[:, 1:]
         return jax.lax.dynamic_update_slice_in_dim(sums, new, i + 1, axis=1)
 
-    return jax.lax.fori_loop(0, histograms.shape[1] - 1, add, histograms)
+    return jax.lax.fori_loop(0, sums.shape[1] - 1, add, sums)
 
 
 def _gains(left: Array, total: Array, ridge: Array, least: Array) -> Array:
-    g, n = left[..., 0] + left[..., 1], left[..., 2]
-    G, N = (total[:, 0] + total[:, 1])[:, None, None], total[:, 2][:, None, None]
+    g, n = left[0] + left[1], left[2]
+    G, N = (total[0] + total[1])[:, None], total[2][:, None]
     gain = g * (g / (n + ridge)) + (G - g) * ((G - g) / (N - n + ridge)) - G * (G / (N + ridge))
     allowed = jnp.minimum(n, N - n) >= least
     return jnp.where(allowed, jnp.clip(gain, 0, LARGEST_GAIN), 0)
