@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jboost.core.places import at
+from jboost.core.places import at, put_rows, rows
 
 CLEARLY = 1.0001  # times the gain: by so much it must be better that missing values go right
 LARGEST_GAIN = 1e30  # sums of absurd targets overflow when they are squared
@@ -36,19 +36,19 @@ def best_splits(histograms: Array, ridge: Array, least: Array) -> Split:
         0 holds the missing values.
     """
     _, bins, columns, _ = histograms.shape
-    sums = jnp.moveaxis(histograms, (3, 1), (0, 1))  # (3, bins, nodes, columns)
-    below, absent = _summed_up(sums), sums[:, 0]
-    total = below[:, -1, :, 0]
-    number = jnp.arange(bins * columns, dtype=jnp.int32).reshape(bins, 1, columns)
+    sums = jnp.moveaxis(histograms, (1, 3), (0, 1))  # (bins, 3, nodes, columns)
+    below, absent = _summed_up(sums), sums[0]
+    total = below[-1, :, :, 0]
+    numbers = jnp.arange(bins * columns, dtype=jnp.int32).reshape(bins, 1, columns)
 
     def best(left: Array, among: Array) -> tuple[Array, Array]:
         """Return the largest gain among some columns, and the number of the split that has it."""
-        gains = jnp.where(among, _gains(left, total, ridge, least), 0)
+        gains = jnp.where(among[None], _gains(left, total, ridge, least), 0)
         # Without the barrier the compiler may compute them twice, and round them otherwise, so that
         # none is equal to the largest.
         gains = jax.lax.optimization_barrier(gains)
         gain = jnp.max(jnp.max(gains, axis=0), axis=1)
-        equal = jnp.where(gains == gain[:, None], number, bins * columns)
+        equal = jnp.where(gains == gain[None, :, None], numbers, bins * columns)
         return gain, jnp.min(jnp.min(equal, axis=0), axis=1)
 
     # A column without a number in any row cannot be split.
@@ -56,7 +56,7 @@ def best_splits(histograms: Array, ridge: Array, least: Array) -> Split:
     gain, split = best(below, jnp.ones_like(has_gaps))  # missing values go left
     nothing = jnp.zeros_like(gain), jnp.zeros_like(split)
     other = jax.lax.cond(
-        jnp.any(has_gaps), lambda: best(below - absent[:, None], has_gaps), lambda: nothing
+        jnp.any(has_gaps), lambda: best(below - absent[None], has_gaps), lambda: nothing
     )
     # Some splits part the rows alike either way. Rounding must not choose between them.
     missing = (other[0] > CLEARLY * gain).astype(jnp.int32)
@@ -66,8 +66,9 @@ def best_splits(histograms: Array, ridge: Array, least: Array) -> Split:
     number, column = jax.lax.div(split, jnp.int32(columns)), jax.lax.rem(split, jnp.int32(columns))
     node, total = jnp.arange(len(split), dtype=jnp.int32), total.T
     right = missing[:, None].astype(gain.dtype)
-    left = jnp.stack([at(b, number, node, column) for b in below], axis=-1)
-    left -= right * jnp.stack([at(a, node, column) for a in absent], axis=-1)
+    kind = jnp.arange(3, dtype=jnp.int32)
+    chosen = kind[None], node[:, None], column[:, None]
+    left = at(below, number[:, None], *chosen) - right * at(absent, *chosen)
     splits = gain > 0
     left = jnp.where(splits[:, None], left, total)
     sums = jnp.stack([left, total - left], axis=1)
@@ -78,16 +79,14 @@ def _summed_up(sums: Array) -> Array:
     """Return, for each bin, the sums of all bins up to it."""
 
     def add(i: Array, sums: Array) -> Array:
-        two = jax.lax.dynamic_slice_in_dim(sums, i, 2, axis=1, allow_negative_indices=False)
-        new = two[:, :1] + two[:, 1:]
-        return jax.lax.dynamic_update_slice_in_dim(sums, new, i + 1, axis=1)
+        return put_rows(sums, rows(sums, i, 1) + rows(sums, i + 1, 1), i + 1)
 
-    return jax.lax.fori_loop(0, sums.shape[1] - 1, add, sums)
+    return jax.lax.fori_loop(0, len(sums) - 1, add, sums)
 
 
 def _gains(left: Array, total: Array, ridge: Array, least: Array) -> Array:
-    g, n = left[0] + left[1], left[2]
-    G, N = (total[0] + total[1])[:, None], total[2][:, None]
+    g, n = left[:, 0] + left[:, 1], left[:, 2]
+    G, N = (total[0] + total[1])[None, :, None], total[2][None, :, None]
     gain = g * (g / (n + ridge)) + (G - g) * ((G - g) / (N - n + ridge)) - G * (G / (N + ridge))
     allowed = jnp.minimum(n, N - n) >= least
     return jnp.where(allowed, jnp.clip(gain, 0, LARGEST_GAIN), 0)
