@@ -10,7 +10,7 @@ from jboost.combiners.convex import BOA, MLPoly
 from jboost.combiners.mean import from_mean
 from jboost.core import DType, Key, Learner, Sample, State, checks, model
 from jboost.core.learner import instance
-from jboost.core.numerics import dtype_of, known, real, root
+from jboost.core.numerics import dtype_of, known, real, root, rounded
 from jboost.learners.newton import ForwardNewton
 from jboost.transforms.pipelines import ScaledState
 from jboost.transforms.scale import Scale, Units
@@ -100,7 +100,8 @@ class Refined(Learner):
         """Return p and q."""
         x, unit = jnp.asarray(x), _unit(state.power)
         p = self.mix.predict(state.mix, x)
-        return jnp.stack([p, p + unit * self.correction.predict(state.correction, (x - p) / unit)])
+        correction = self.correction.predict(state.correction, (x - p) / unit)
+        return jnp.stack([p, p + rounded(unit * correction)])
 
 
 def _unit(power: Array) -> Array:

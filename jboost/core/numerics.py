@@ -125,6 +125,16 @@ def root(values: Array) -> Array:
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, values, 1)), 0)
 
 
+def rounded(product: Array) -> Array:
+    """Return a product, rounded before anything is added to it.
+
+    A CPU can multiply and add with a single rounding. Whether the compiler makes use of that
+    depends on the program around, so that the same step would have other digits in a run than by
+    itself. A choice between the product and something else keeps it from it.
+    """
+    return jnp.where(jnp.isnan(product), 0, product)
+
+
 class Sum(NamedTuple):
     """A running sum with Kahan's compensation: 1e8 float32 terms keep seven digits."""
 

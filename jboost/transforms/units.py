@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from jboost.core.numerics import Sum, known, root, usable
+from jboost.core.numerics import Sum, known, root, rounded, usable
 
 RECENCY = 3  # the n-th value has the gain (RECENCY + 1)/(n + RECENCY) = 4/(n + 3)
 RAREST = 100  # if fewer than one value in 100 changes, the mean counts 100 values for each change
@@ -69,11 +69,11 @@ class Moments(NamedTuple):
         n = jnp.minimum(gamma * n + 1, RAREST * k)
         a, b = gain(n), jnp.where(new, gain(k), 0)
         u = standardised(x - m, s, c)
-        growth = jnp.where(s > 0, b * ((1 - a) * u * u - 1), 0)  # of s², divided by s²
+        growth = jnp.where(s > 0, b * (rounded((1 - a) * u * u) - 1), 0)  # of s², divided by s²
         first = root(b * (1 - a)) * jnp.abs(x - m)
-        mean = mean.add(a * jnp.where(s > 0, u * s, x - m))
+        mean = mean.add(rounded(a * jnp.where(s > 0, u * s, x - m)))
         longer = jnp.where(s > 0, s * (growth / (1 + jnp.sqrt(1 + growth))), first)
-        after = Moments(n, k, x, mean, deviation.add(longer))
+        after = Moments(n, k, x, mean, deviation.add(rounded(longer)))
         return jax.tree.map(lambda new, old: jnp.where(seen, new, old), after, self)
 
     @property
@@ -89,7 +89,7 @@ class Moments(NamedTuple):
     def unscaled(self, scaled: Array, clip: Array) -> Array:
         """Return the value that lies ``scaled`` deviations from the mean, within ±``clip``."""
         m, s = self.frame
-        return m + s * jnp.clip(scaled, -clip, clip)
+        return m + rounded(s * jnp.clip(scaled, -clip, clip))
 
     def _without_false_start(self, x: Array) -> "Moments":
         """Return the moments; those of the last value alone where the values before it mislead."""
@@ -139,7 +139,7 @@ class Range(NamedTuple):
     def unscaled(self, scaled: Array, clip: Array) -> Array:
         """Return the value that lies there."""
         middle, half = self.frame
-        return middle + half * jnp.clip(scaled, -1, 1)
+        return middle + rounded(half * jnp.clip(scaled, -1, 1))
 
 
 class Held(NamedTuple):
@@ -193,7 +193,7 @@ class Held(NamedTuple):
     def unscaled(self, scaled: Array, clip: Array) -> Array:
         """Return the value of an x′, no farther from the mean than ``clip`` deviations."""
         m, s = self.moments.frame
-        far = self.center + self.unit * jnp.clip(scaled, -FARTHEST, FARTHEST)
+        far = self.center + rounded(self.unit * jnp.clip(scaled, -FARTHEST, FARTHEST))
         return jnp.where(self.settled, jnp.clip(far, m - clip * s, m + clip * s), m)
 
 

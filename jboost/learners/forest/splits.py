@@ -35,53 +35,48 @@ def best_splits(histograms: Array, ridge: Array, least: Array) -> Split:
         weight of a row and residual + old what the tree is to learn: (nodes, bins, columns, 3). Bin
         0 holds the missing values.
     """
-    _, bins, columns, _ = histograms.shape
+    bins, columns = histograms.shape[1:3]
     sums = jnp.moveaxis(histograms, (1, 3), (0, 1))  # (bins, 3, nodes, columns)
-    below, absent = _summed_up(sums), sums[0]
-    total = below[-1, :, :, 0]
-    numbers = jnp.arange(bins * columns, dtype=jnp.int32).reshape(bins, 1, columns)
+    absent, total = sums[0], jnp.sum(sums[..., 0], axis=0)
+    number = jnp.arange(bins * columns, dtype=jnp.int32).reshape(bins, 1, columns)
 
-    def best(left: Array, among: Array) -> tuple[Array, Array]:
-        """Return the largest gain among some columns, and the number of the split that has it."""
-        gains = jnp.where(among[None], _gains(left, total, ridge, least), 0)
-        # Without the barrier the compiler may compute them twice, and round them otherwise, so that
-        # none is equal to the largest.
-        gains = jax.lax.optimization_barrier(gains)
+    def best(start: Array, among: Array) -> tuple[Array, Array, Array]:
+        """Return the best split among some columns, where the sums on the left begin at a start.
+
+        These are the largest gain, the number of the split that has it, and all sums on the left.
+        """
+
+        def visit(i: Array, seen: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            left, lefts, gains = seen
+            left = left + rows(sums, i, 1)
+            gain = jnp.where(among[None], _gains(left, total, ridge, least), 0)
+            return left, put_rows(lefts, left, i), put_rows(gains, gain, i)
+
+        # What a loop has written is not computed again, with other rounding, where it is compared.
+        _, lefts, gains = jax.lax.fori_loop(0, bins, visit, (start[None], sums, sums[:, 0]))
         gain = jnp.max(jnp.max(gains, axis=0), axis=1)
-        equal = jnp.where(gains == gain[None, :, None], numbers, bins * columns)
-        return gain, jnp.min(jnp.min(equal, axis=0), axis=1)
+        equal = jnp.where(gains == gain[None, :, None], number, bins * columns)
+        return gain, jnp.min(jnp.min(equal, axis=0), axis=1), lefts
 
     # A column without a number in any row cannot be split.
     has_gaps = jnp.any(absent != 0, axis=0) & (absent[2] < total[2][:, None])
-    gain, split = best(below, jnp.ones_like(has_gaps))  # missing values go left
-    nothing = jnp.zeros_like(gain), jnp.zeros_like(split)
-    other = jax.lax.cond(
-        jnp.any(has_gaps), lambda: best(below - absent[None], has_gaps), lambda: nothing
-    )
+    gain, split, lefts = best(jnp.zeros_like(absent), jnp.ones_like(has_gaps))
+    nothing = jnp.zeros_like(gain), split, lefts
+    other = jax.lax.cond(jnp.any(has_gaps), lambda: best(-absent, has_gaps), lambda: nothing)
     # Some splits part the rows alike either way. Rounding must not choose between them.
     missing = (other[0] > CLEARLY * gain).astype(jnp.int32)
     gain = jnp.where(missing > 0, other[0], gain)
     split = jnp.where(missing > 0, other[1], split)
 
-    number, column = jax.lax.div(split, jnp.int32(columns)), jax.lax.rem(split, jnp.int32(columns))
-    node, total = jnp.arange(len(split), dtype=jnp.int32), total.T
-    right = missing[:, None].astype(gain.dtype)
-    kind = jnp.arange(3, dtype=jnp.int32)
-    chosen = kind[None], node[:, None], column[:, None]
-    left = at(below, number[:, None], *chosen) - right * at(absent, *chosen)
+    bin, column = jax.lax.div(split, jnp.int32(columns)), jax.lax.rem(split, jnp.int32(columns))
+    kind, node = jnp.arange(3, dtype=jnp.int32), jnp.arange(len(split), dtype=jnp.int32)
+    chosen = bin[:, None], kind[None], node[:, None], column[:, None]
+    left = jnp.where(missing[:, None] > 0, at(other[2], *chosen), at(lefts, *chosen))
+    total = total.T
     splits = gain > 0
     left = jnp.where(splits[:, None], left, total)
     sums = jnp.stack([left, total - left], axis=1)
-    return Split(column, jnp.where(splits, number, bins - 1), missing, gain, sums)
-
-
-def _summed_up(sums: Array) -> Array:
-    """Return, for each bin, the sums of all bins up to it."""
-
-    def add(i: Array, sums: Array) -> Array:
-        return put_rows(sums, rows(sums, i, 1) + rows(sums, i + 1, 1), i + 1)
-
-    return jax.lax.fori_loop(0, len(sums) - 1, add, sums)
+    return Split(column, jnp.where(splits, bin, bins - 1), missing, gain, sums)
 
 
 def _gains(left: Array, total: Array, ridge: Array, least: Array) -> Array:
