@@ -58,7 +58,8 @@ class Perceptron(Network):
         return jax.tree.map(lambda leaf: leaf.astype(dtype_of(dtype)), start)
 
     def apply(self, params: Params, x: Array) -> Array:
-        steps = jnp.tanh(matvec(params["w"], x) + params["c"])
+        # Cut off at ±1, tanh is rounded by itself, also where only the estimate is computed.
+        steps = jnp.clip(jnp.tanh(matvec(params["w"], x) + params["c"]), -1, 1)
         return params["b"] + dot(params["a"], x) + dot(params["v"], steps)
 
 
