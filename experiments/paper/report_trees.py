@@ -60,8 +60,8 @@ def boosted_trees(streams: Any, settings: dict[str, Any]) -> str:
     where += f" and {len(sets)} of the real sets" if sets else ""
     return (
         f"Trees of depth 2 and 4 are boosted on {where}: {rows_used} (the widest sets have fewer "
-        f"rows, and only trees of depth 2 are boosted there). The trees have the β that "
-        f"is best for {settings['best_forgetting_of']}{edge}, and "
+        f"rows, and on the two widest only trees of depth 2 are boosted). The trees have "
+        f"the β that is best for {settings['best_forgetting_of']}{edge}, and "
         f"σ_m² is half of one tree's MSE, which was not tuned. “Equal size” is one tree with "
         f"at least as many leaves, “equal time” the best single tree that takes no more CPU time. "
         f"The table counts the streams on which the boosted trees are lower / within the spread / "
