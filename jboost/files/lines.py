@@ -180,11 +180,12 @@ class Text:
             with open(source, "rb", closefd=not self.live) as file:
                 start = b"" if self.live else _beginning(file)
                 read = file.read1
+                size = 0 if self.live else os.fstat(file.fileno()).st_size  # 0 for a pipe
                 if start[:2] == GZIP:
                     read = gzip.GzipFile(fileobj=file).read1
+                    read = _gathered(read) if size else read  # a pipe's rows are wanted at once
                 elif start == ZSTD:
                     read, errors = _zstd(file)
-                size = 0 if self.live else os.fstat(file.fileno()).st_size  # 0 for a pipe
                 start = read(BLOCK_BYTES)
                 while not self.live and 0 < len(start) < min(FIRST_BYTES, BLOCK_BYTES):
                     if not (new := read(BLOCK_BYTES)):
@@ -213,6 +214,32 @@ def _beginning(file: io.BufferedReader) -> bytes:
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode) and hasattr(os, "pread"):
         return os.pread(file.fileno(), 4, 0)  # to peek would make the first block a short one
     return file.peek(4)[:4]
+
+
+def _gathered(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
+    """Return a function that reads whole blocks by one that returns some thousand bytes at a time.
+
+    An error of ``read`` comes after the bytes that were read before it.
+    """
+    failure: Exception | None = None
+
+    def gathered(size: int) -> bytes:
+        nonlocal failure
+        if failure is not None:
+            raise failure
+        pieces: list[bytes] = []
+        left = size
+        try:
+            while left > 0 and (new := read(left)):
+                pieces.append(new)
+                left -= len(new)
+        except Exception as error:
+            if not pieces:
+                raise
+            failure = error
+        return b"".join(pieces)
+
+    return gathered
 
 
 def _zstd(file: BinaryIO) -> tuple[Callable[[int], bytes], tuple[type[Exception], ...]]:
