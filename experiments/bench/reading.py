@@ -54,18 +54,18 @@ def columns(kind: str, rows: int) -> dict[str, Any]:
 def write(path: Path, kind: str, rows: int) -> None:
     """Write the file of one format and kind."""
     import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet
+    import pyarrow.csv as arrow_csv
+    import pyarrow.parquet as parquet
 
     content = pa.table(columns(kind, rows))
     if path.suffix == ".parquet":
-        pa.parquet.write_table(content, path)
+        parquet.write_table(content, path)
     elif path.suffix == ".jsonl":
         lines = (json.dumps(row, default=str) for row in content.to_pylist())
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     else:
         with gzip.open(path, "wb") if path.suffix == ".gz" else path.open("wb") as file:
-            pa.csv.write_csv(content, file)
+            arrow_csv.write_csv(content, file)
 
 
 def rate(path: Path, checkout: Path, passes: int) -> float:

@@ -190,7 +190,7 @@ def _read_checkpoint(args: argparse.Namespace) -> Outcome | None:
             saved,
             begins=seen if args.append else begins,
             bad=checks.whole("bad", saved.get("bad", 0), at_least=0),
-            events={name: int(saved.get("events", {}).get(name, 0)) for name in events.NAMES},
+            events={n: int(c) for n, c in saved.get("events", {}).items() if n in events.NAMES},
         )
     except (KeyError, TypeError, ValueError, OverflowError):
         raise CommandError(f"{args.checkpoint} was not written by jboost run") from None
@@ -206,6 +206,11 @@ def _outcome(args: argparse.Namespace, done: Outcome | None) -> tuple[Outcome, S
         outcome.say_columns(columns)
         tally = Tally(name, columns.step)
         return Outcome(args.file, name, model, columns, missing, tally), source
+    file = str(done.saved.get("file", args.file))
+    renamed = os.path.basename(file) != os.path.basename(args.file)
+    if renamed and not args.append and "-" not in (file, args.file):
+        taken = f"{args.file} is taken to have the same rows, of which those learned are left out"
+        terminal.say(f"the run so far was on {file}; {taken}. A file of new rows needs --append")
     coverage = done.bands.coverage if done.bands else None
     if args.intervals not in (None, coverage):
         before = f"intervals of {coverage:g}" if coverage else "no intervals"

@@ -41,7 +41,7 @@ class JsonLines(Reader):
     def __init__(self, text: Text, bad_rows: BadRows):
         self._text, self._bad_rows, self.tolerant = text, bad_rows, bad_rows.allowed
         self.live, self.label = text.live, text.label
-        self._lines = (lines for lines in text.blocks() if lines.text.strip())
+        self._lines = (lines for lines in text.blocks() if lines.has_rows())
         self._sample = next(self._lines, Lines(0, b""))
         if not self.live:
             self._lines.close()
@@ -88,7 +88,7 @@ class JsonLines(Reader):
         if self.live:
             position, blocks = 0, itertools.chain([self._sample], self._lines)
         else:
-            blocks = (lines for lines in self._text.blocks() if lines.text.strip())
+            blocks = (lines for lines in self._text.blocks() if lines.has_rows())
         row = 0
         for lines in blocks:
             end = row + lines.count_rows()

@@ -71,7 +71,7 @@ class Lines(NamedTuple):
 
     def ends_open(self) -> bytes:
         """Return the last row if its quotation is still open, else nothing."""
-        *_, (_, last) = self.rows(ended=False)
+        *_, (_, last) = self._replace(text=self.text.removesuffix(b"\n")).rows(ended=False)
         is_open = last.count(b'"') % 2 == 1 and self._opens(last.partition(b"\n")[0])
         return last if is_open and last.count(b"\n") < MOST_LINES - 1 else b""
 
@@ -94,6 +94,10 @@ class Lines(NamedTuple):
         if lines and self.delimiter is None:
             return text.count(b"\n") + (not text.endswith(b"\n"))  # much faster than to split it
         return sum(1 for _ in self.rows())
+
+    def has_rows(self) -> bool:
+        """Whether any line is not blank."""
+        return bool(self.text) and not self.text.isspace()
 
     def line_of(self, row: int) -> int:
         """Return the number of the line in which a row begins."""
@@ -138,7 +142,7 @@ class Text:
                 if end:
                     whole = b"".join((unfinished, text, end))
                     unfinished.clear()
-                    lines = Lines(number, whole.removesuffix(b"\n"), delimiter)
+                    lines = Lines(number, whole, delimiter)
                     if lines.every_line_is_whole():
                         lines = lines._replace(delimiter=None)
                     elif new is not None and (left := lines.ends_open()):
