@@ -51,7 +51,9 @@ def summary(r: Records) -> str:
     below = sum(significant(c["gain"]["mean"], c["gain"]["error"]) > 0 for c in cells)
     least = min(c["ratio"] for c in cells)
     trees = [
-        block["boosted"]["WU, depth 4"]["5"]["combiners"]["forward RLS"]
+        block["boosted"].get("WU, depth 4", block["boosted"]["WU, depth 2"])["5"]["combiners"][
+            "forward RLS"
+        ]
         for block in r.get("trees", {}).values()
     ]
     ratios = [c["mse"]["mean"] / (c["mse"]["mean"] + c["gain"]["one tree"]["mean"]) for c in trees]

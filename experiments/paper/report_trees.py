@@ -44,7 +44,8 @@ def boosted_trees(streams: Any, settings: dict[str, Any]) -> str:
     rows = []
     for kind, blocks in (("piecewise", draws), ("sets", sets)):
         for m, depth, mode in itertools.product(("5", "20"), (2, 4), ("WU", "RU", "DR")):
-            counts = [block["boosted"][f"{mode}, depth {depth}"] for block in blocks.values()]
+            trees_of = f"{mode}, depth {depth}"
+            counts = [block["boosted"].get(trees_of, {}) for block in blocks.values()]
             entries = [c[m]["combiners"]["forward RLS"] for c in counts if m in c]
             if entries:
                 label = f"{kind}: {m} of depth {depth}, {mode}"
@@ -53,16 +54,17 @@ def boosted_trees(streams: Any, settings: dict[str, Any]) -> str:
     found = [row["forgetting"] for block in streams.values() for row in block["single"].values()]
     edge = f" (for {found.count(least)} of {len(found)} the least that was tried, {least:g})"
     edge = edge if least in found else ""
-    rows_used = sorted({block["T"] for block in streams.values()})
+    lengths = {block["T"] for block in streams.values()}
+    rows_used = f"the first {' or '.join(f'{T:,}' for T in sorted(lengths, reverse=True))} rows"
     where = f"{len(draws)} draws of the paper's commented-out piecewise stream"
     where += f" and {len(sets)} of the real sets" if sets else ""
     return (
-        f"Trees of depth 2 and 4 are boosted on {where}, the first "
-        f"{' or '.join(f'{T:,}' for T in rows_used)} rows of each. The trees have the β that "
-        f"is best for {settings['best_forgetting_of']}{edge}, and "
+        f"Trees of depth 2 and 4 are boosted on {where}: {rows_used} (the widest sets have fewer "
+        f"rows, and on the two widest only trees of depth 2 are boosted). The trees have "
+        f"the β that is best for {settings['best_forgetting_of']}{edge}, and "
         f"σ_m² is half of one tree's MSE, which was not tuned. “Equal size” is one tree with "
-        f"at least as many leaves, “equal time” the best single tree that takes no longer. The "
-        f"table counts the streams on which the boosted trees are lower / within the spread / "
+        f"at least as many leaves, “equal time” the best single tree that takes no more CPU time. "
+        f"The table counts the streams on which the boosted trees are lower / within the spread / "
         f"higher, and has the range of the ratio:\n\n"
         f"{table(['streams, trees, mode', *whats], rows)}\n\n"
         f"![Error against depth of one tree and of boosted trees](results/trees.png)"

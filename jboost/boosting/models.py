@@ -10,7 +10,7 @@ Each also takes the arguments of :class:`Common`. By default a model is not the 
 | error inside δ | (d − y)²/4 with y clipped to [−1, 1] | min(1, (d − y)²/4) |
 | step of SGD | μλ | 1/‖x‖² where μλ‖x‖² > 2 |
 | matrix P of NM | grows without limit where no data come | diagonal at most 1/ridge and 1e4 |
-| forgetting of NM | β | at least 1e-5^(1/r): at most that is forgotten in r steps |
+| forgetting of NM | β | at least 1e-3^(1/r): r steps keep a thousandth of the past |
 
 Both draw random updates from a hash of (key, t, k), where the paper says only that they are random.
 Both compute P by its square root, which is the same in exact arithmetic. The paper gives no step of

@@ -15,7 +15,7 @@ from jboost.commands import outcome
 from jboost.commands.outcome import Outcome
 from jboost.commands.terminal import DONE, FAILED, print_error
 from jboost.core.extras import MissingExtra
-from jboost.core.outline import outline
+from jboost.core.outline import as_html, outline
 from jboost.reports import page, pictures
 from jboost.reports.accounts import Learners
 from jboost.reports.importance import Importance
@@ -134,7 +134,7 @@ def _write_page(done: Outcome, path: Path) -> None:
         ("Errors", page.table(outcome.HEAD, outcome.table(done)) + page.text(said)),
         *drawn.items(),
         ("Data", page.table([], map(list, data.items()))),
-        ("Model", page.table([], [["name", done.name]]) + page.text(outline(done.model), "pre")),
+        ("Model", page.table([], [["name", done.name]]) + as_html(outline(done.model))),
         ("Made with", page.text(f"jboost {version('jboost')}, jax {version('jax')}")),
     ]
     with replacing(path) as file:

@@ -1,26 +1,18 @@
 """``jboost run``: learn a file or a pipe, predicting every row before its answer is seen."""
 
 import argparse
-import contextlib
 import dataclasses
 import os
 import shlex
-import sys
-from collections import deque
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
-
-import jax
-import numpy as np
 
 from jboost import catalogue
 from jboost.checkpoints import checkpoint
 from jboost.commands import (
     documents,
     events,
-    explanations,
     horizons,
     keyed,
+    learning,
     options,
     outcome,
     terminal,
@@ -28,23 +20,12 @@ from jboost.commands import (
 from jboost.commands.outcome import Outcome
 from jboost.commands.terminal import FAILED, WRONG_USAGE, CommandError, explaining, option
 from jboost.core import Learner, checks
-from jboost.core.progress import Progress
-from jboost.engine import pieces
 from jboost.files.columns import Columns
-from jboost.files.encoding import Labels
-from jboost.files.predictions import Predictions
 from jboost.files.sources import Source
-from jboost.reports.accounts import Bands, Learners, Watch
+from jboost.reports.accounts import Bands, Learners
 from jboost.reports.importance import Importance
 from jboost.reports.tally import Tally
-from jboost.running.stream import StreamRun, run_stream
-from jboost.sweeps.jobs import example_state
 from jboost.wrappers.flags import Flags
-
-# Rows of the first block, and of the largest block of a slow model: first results come early, and
-# all come steadily. A quick model has longer blocks: a call of its program costs more beside them.
-FIRST_ROWS, MOST_ROWS = 256, 2048
-CALLS = 16  # its block takes about as long as so many calls by themselves
 
 DESCRIPTION = """\
 Learn a file row by row: predict the target, see the answer, learn from it.
@@ -159,7 +140,7 @@ def _run(args: argparse.Namespace) -> int:
     done, source = _outcome(args, _read_checkpoint(args) if args.resume else None)
     options.refuse_huge(done.model, done.columns.width)
     try:
-        _learn(args, source, done)
+        learning.learn(args, source, done)
     except KeyboardInterrupt as error:
         if done.rows:
             outcome.show(done, on_stderr=args.predictions == "-")
@@ -209,7 +190,7 @@ def _read_checkpoint(args: argparse.Namespace) -> Outcome | None:
             saved,
             begins=seen if args.append else begins,
             bad=checks.whole("bad", saved.get("bad", 0), at_least=0),
-            events={name: int(saved.get("events", {}).get(name, 0)) for name in events.NAMES},
+            events={n: int(c) for n, c in saved.get("events", {}).items() if n in events.NAMES},
         )
     except (KeyError, TypeError, ValueError, OverflowError):
         raise CommandError(f"{args.checkpoint} was not written by jboost run") from None
@@ -225,6 +206,11 @@ def _outcome(args: argparse.Namespace, done: Outcome | None) -> tuple[Outcome, S
         outcome.say_columns(columns)
         tally = Tally(name, columns.step)
         return Outcome(args.file, name, model, columns, missing, tally), source
+    file = str(done.saved.get("file", args.file))
+    renamed = os.path.basename(file) != os.path.basename(args.file)
+    if renamed and not args.append and "-" not in (file, args.file):
+        taken = f"{args.file} is taken to have the same rows, of which those learned are left out"
+        terminal.say(f"the run so far was on {file}; {taken}. A file of new rows needs --append")
     coverage = done.bands.coverage if done.bands else None
     if args.intervals not in (None, coverage):
         before = f"intervals of {coverage:g}" if coverage else "no intervals"
@@ -247,111 +233,3 @@ def _model(
         model = catalogue.named(name, options.settings(args, name), impute=missing == "impute")
         model = Flags(model) if flagged else model
         return name, catalogue.resolve(model, intervals=intervals)
-
-
-def _learn(args: argparse.Namespace, source: Source, done: Outcome) -> None:
-    """Go through the stream, write predictions, and keep the outcome up to date."""
-    shown, groups = bool(args.plot or args.report), done.columns.groups if args.explain else None
-    flags = args.events is not None and events.flags_in(done.model) is not None
-    watch = Watch.for_model(done.model, learners=shown, groups=groups, flags=flags)
-    # Predictions on the same terminal would be written into the line.
-    hidden = args.predictions == "-" and sys.stdout.isatty()
-    with contextlib.ExitStack() as stack:
-        progress = stack.enter_context(Progress(shown=False if hidden else None))
-        progress.compiling()
-        waiting: deque[Labels] = deque()  # of blocks that were read and are not handled yet
-        stream = stack.enter_context(_stream(args, source, done, watch, waiting))
-        # Another process may have written the file between our reading it and our claiming it.
-        if stream.extra != done.saved:
-            raise CommandError(f"{args.checkpoint} was written by another process; start again")
-        done.begin(stream.position, watch)
-        if args.checkpoint is not None:
-            stream.extra |= done.as_dict() | {"predictions": None, "explanations": None}
-            stream.extra["events_length"] = None
-            with options.refusing(FAILED):
-                stream.check(done.columns.width)
-        out = stack.enter_context(_predictions(args, source, stream.position, done, watch))
-        explained = explanations.open_file(args, source, stream.position, done)
-        parts_out = stack.enter_context(explained)
-        events_out = stack.enter_context(events.open_file(args, stream.position, done))
-        stream.warm_up()
-        done.start_clock()
-        for block in stream:
-            labels = waiting.popleft()
-            done.columns = source.columns  # with the texts that have come by now
-            done.add(block, labels)
-            if out is not None:
-                bounds = [block.observed[name] for name in ("low", "high") if watch.intervals]
-                more = events.columns(block) if watch.flags else ()
-                estimates = (block.targets, block.prediction, *bounds, *more)
-                with terminal.writing_to(args.predictions):
-                    out.write(block.start, *estimates, labels=labels.columns)
-                    if args.checkpoint is not None:
-                        out.sync()
-            if parts_out is not None:
-                explanations.write(parts_out, block, labels)
-            if events_out is not None:
-                events_out.write(block, labels)
-            if args.checkpoint is not None:
-                files = {"predictions": out, "explanations": parts_out, "events_length": events_out}
-                lengths = {name: file and file.length for name, file in files.items()}
-                stream.extra |= done.as_dict() | lengths
-            done.rows, done.skipped = stream.position, stream.skipped
-            progress.say(outcome.live_line(done, source.total))
-
-
-def _stream(
-    args: argparse.Namespace, source: Source, done: Outcome, watch: Watch, waiting: deque[Labels]
-) -> StreamRun:
-    """Return the run over the source, which leaves the labels of each block in ``waiting``."""
-    state = example_state(done.model, done.columns.width, "float32", jax.random.key(0))
-    most = max(MOST_ROWS, CALLS * pieces.samples_per_call(state))
-
-    def blocks(position: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        with options.reading(args.file):
-            for x, d, labels in source.labelled(position):
-                done.look_for_unused(position, x)
-                row = 0
-                while row < len(d):
-                    # It depends on the row alone, so that a run that goes on has the same blocks.
-                    n = min(max(position, FIRST_ROWS), most, len(d) - row)
-                    waiting.append(labels.cut(row, row + n))
-                    yield x[row : row + n], d[row : row + n]
-                    row, position = row + n, position + n
-
-    new_key = done.model.needs_key and (args.seed is not None or not done.saved)
-    with options.refusing(FAILED):  # a checkpoint of another model, or of another key
-        return run_stream(
-            done.model,
-            blocks,
-            jax.random.key(args.seed or 0) if new_key else None,
-            observe=watch if any(watch) else None,
-            checkpoint=args.checkpoint,
-            every=args.every or (1024 if source.live else 16),
-            resume=args.resume,
-            ahead=0 if source.live else 1,
-        )
-
-
-def _predictions(
-    args: argparse.Namespace, source: Source, position: int, done: Outcome, watch: Watch
-) -> AbstractContextManager[Predictions | None]:
-    """Open the file of predictions, cut off after the rows that the checkpoint holds."""
-    if args.predictions is None:
-        return contextlib.nullcontext()
-    length, rows = done.saved.get("predictions"), position
-    if args.predictions == "-":
-        length = 1 if position else None  # anything but None: the header was written before
-    elif args.append and not os.path.exists(args.predictions):
-        length, rows = None, 0  # a file for the new rows alone
-    names = done.columns.labels
-    with terminal.writing_to(args.predictions), options.refusing(FAILED):
-        return Predictions(
-            args.predictions,
-            length,
-            rows,
-            intervals=watch.intervals,
-            more=events.COLUMNS if watch.flags else (),
-            labels=names,
-            as_json=source.is_json,
-        )

@@ -17,7 +17,6 @@ learner sees them. A :class:`Network` is a differentiable model that a learner t
 """
 
 import abc
-import html
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -27,7 +26,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jboost.core import checks, guards
-from jboost.core.outline import outline
+from jboost.core.outline import as_html, outline
 from jboost.core.pytree import DType, Key, Number
 from jboost.core.sample import Sample
 
@@ -142,7 +141,7 @@ class Learner(abc.ABC):
             raise
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(outline(self))}</pre>"  # a notebook shows it
+        return as_html(outline(self))  # a notebook shows it
 
     def info(self, state: State, sample: Sample) -> dict[str, Any]:
         """Return what a run may record about one step besides the prediction."""

@@ -1,6 +1,7 @@
 """Outlines a model for a person to read: a line for each of its pieces, with their settings."""
 
 import dataclasses
+import html
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ MOST_VALUES = 6  # of an array; of a longer one the shape is shown
 
 
 def outline(model: object, *, indent: int = 0, label: str = "") -> str:
-    """Return the outline of a model.
+    """Return the outline of a model; settings that are None are left out.
 
     >>> import jboost as jb
     >>> print(outline(jb.pipeline(jb.Bias(), jb.Polynomial(), jb.Intervals(jb.NLMS(0.5)))))
@@ -30,9 +31,19 @@ def outline(model: object, *, indent: int = 0, label: str = "") -> str:
         nested = value if isinstance(value, (tuple, list)) else (value,)
         if any(dataclasses.is_dataclass(each) for each in nested):
             pieces.append(outline(value, indent=indent + 1, label=field.name))
-        else:
+        elif value is not None:
             settings.append(f"{field.name} {_shown(value)}")
     return "\n".join([start + ", ".join(settings), *pieces])
+
+
+def as_html(text: str) -> str:
+    """Return an outline as a notebook shows it: a long line goes on behind its beginning."""
+    lines = []
+    for line in text.splitlines():
+        indent = len(line) - len(line.lstrip())
+        style = f"padding-left: {indent + 2}ch; text-indent: -2ch"
+        lines.append(f'<div style="{style}">{html.escape(line.strip())}</div>')
+    return f'<div style="font-family: monospace; line-height: 1.4">{"".join(lines)}</div>'
 
 
 def _shown(value: Any) -> str:

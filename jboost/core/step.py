@@ -48,8 +48,9 @@ class Trace(NamedTuple):
     due: Any = None
 
     def _repr_html_(self) -> str:
-        skipped = f"nothing was learned from {int(self.skipped.sum()):,}"
-        return f"<p>{self.prediction.shape[0]:,} predictions; {skipped}</p>"  # in a notebook
+        skipped = int(self.skipped.sum())
+        note = f"; nothing was learned from {skipped:,} of the samples" if skipped else ""
+        return f"<p>{self.prediction.shape[0]:,} predictions{note}</p>"  # in a notebook
 
 
 def step(

@@ -110,8 +110,10 @@ def _column(name: str, sample: RawBlock, reader: Reader, wishes: Wishes) -> Colu
         return Column(name, kind)
     if reader.tolerant:
         for likely, test in (("number", _number_test(reader)), ("boolean", _is_boolean)):
-            if _mostly(values, test):
+            if _share(values, test) > 0.5:
                 return Column(name, likely)
+    elif _all_numbers(values, reader):
+        return Column(name, "number")
     _refuse_numbers(name, sample, reader.decimal, advice(False))
     if _names_rows(values):
         return None
@@ -124,7 +126,8 @@ def _check_target(target: str, sample: RawBlock, reader: Reader) -> None:
     kind = kind_of(target, values.type, reader.label)
     if kind == "category":
         few = len(values) - values.null_count < FEWEST_ROWS  # as a live feed begins
-        if reader.tolerant and (few or _mostly(values, _number_test(reader))):
+        likely = _share(values, _number_test(reader)) > 0.5
+        if (reader.tolerant and (few or likely)) or _all_numbers(values, reader):
             return
         _refuse_numbers(target, sample, reader.decimal, advice(True))
     if kind != "number":
@@ -162,11 +165,17 @@ def _unlike(name: str, sample: RawBlock) -> str:
     return f"{name} has {counts}, like an identifier, and is left out; {advised}"
 
 
-def _mostly(values: pa.ChunkedArray, test: Callable[[str], bool]) -> bool:
-    """Whether more than half of the texts pass a test."""
+def _share(values: pa.ChunkedArray, test: Callable[[str], bool]) -> float:
+    """Return the share of the texts that pass a test, 0 where there is no text."""
     codes, texts = text_codes(values)
     passes = np.array([text is not None and test(text) for text in texts], bool)
-    return 2 * int(passes[codes[codes >= 0]].sum()) > int((codes >= 0).sum())
+    there = codes[codes >= 0]
+    return float(passes[there].mean()) if len(there) else 0.0
+
+
+def _all_numbers(values: pa.ChunkedArray, reader: Reader) -> bool:
+    """Whether all texts are numbers, which JSON may quote and readers of text then parse."""
+    return reader.decimal is not None and _share(values, _number_test(reader)) == 1
 
 
 def _number_test(reader: Reader) -> Callable[[str], bool]:

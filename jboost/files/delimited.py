@@ -78,7 +78,7 @@ class Delimited(Reader):
         lines, most = self._sample, self._sample.text[:SAMPLE_BYTES].rfind(b"\n") + 1
         if lines.delimiter is None and most:  # every line is a row: some of them are enough
             lines = lines._replace(text=lines.text[:most])
-        first = next(self._parsed(lines, kinds, said=False))
+        first = next(self._parsed(lines, kinds, lines.count_rows(), said=False))
         binary = extras.need("pyarrow", "io").binary()
         if isinstance(first, RawBlock) and binary in first.table.schema.types:
             if not self.tolerant:
@@ -96,10 +96,11 @@ class Delimited(Reader):
             blocks = self._below_header()
         row = 0
         for lines in blocks:
-            end = row + lines.count_rows()
+            count = lines.count_rows()
+            end = row + count
             self.total = end / self._text.share if self._text.share else None
             if end > position:  # rows before the position are counted and not parsed
-                for block in self._parsed(lines, kinds):
+                for block in self._parsed(lines, kinds, count):
                     if isinstance(block, DataError):
                         raise block
                     skipped = max(position - row, 0)
@@ -112,12 +113,12 @@ class Delimited(Reader):
         """Yield the blocks of lines that have rows; the first line of all sets the column names."""
         for lines in self._text.blocks(self._delimiter.encode()):
             if lines.number == 1:
-                if not lines.text.strip():
+                if not lines.has_rows():
                     raise DataError(f"{self.label} is empty")
                 line, _, rest = lines.text.partition(b"\n")
                 self.names = self.names or self._names(line.removesuffix(b"\r"))
                 lines = lines._replace(number=2, text=rest) if self._header else lines
-            if lines.text.strip():  # all lines of a block may be blank
+            if lines.has_rows():  # all lines of a block may be blank
                 yield lines
 
     def _names(self, line: bytes) -> list[str]:
@@ -163,17 +164,18 @@ class Delimited(Reader):
         return fields
 
     def _parsed(
-        self, lines: Lines, kinds: Mapping[str, str], *, said: bool = True
+        self, lines: Lines, kinds: Mapping[str, str], count: int, *, said: bool = True
     ) -> Iterator[RawBlock | DataError]:
         """Yield the rows before the first that is bad, and then an error, if there is one.
 
-        Without kinds all columns are read, of the types that they look like. Where bad rows are
-        allowed, all are yielded; the values of bad ones are missing. They are ``said`` or not.
+        There are ``count`` rows. Without kinds all columns are read, of the types that they look
+        like. Where bad rows are allowed, all are yielded; the values of bad ones are missing. They
+        are ``said`` or not.
         """
         pa = extras.need("pyarrow", "io")
         try:
             table = self._with_numbers(lines, kinds)
-            if table.num_rows != lines.count_rows():
+            if table.num_rows != count:
                 raise pa.ArrowInvalid("the rows are not as many as the lines")
         except pa.ArrowInvalid as error:
             yield from self._row_by_row(lines, kinds, first_line(error), said)

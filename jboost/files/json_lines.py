@@ -1,4 +1,8 @@
-"""Reads JSON lines: a text in which each line is a JSON object, whose keys name the columns."""
+"""Reads JSON lines: a text in which each line is a JSON object, whose keys name the columns.
+
+An object inside an object has its keys behind a dot: {"pump": {"flow": 1}} has the column
+``pump.flow``.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ class JsonLines(Reader):
     def __init__(self, text: Text, bad_rows: BadRows):
         self._text, self._bad_rows, self.tolerant = text, bad_rows, bad_rows.allowed
         self.live, self.label = text.live, text.label
-        self._lines = (lines for lines in text.blocks() if lines.text.strip())
+        self._lines = (lines for lines in text.blocks() if lines.has_rows())
         self._sample = next(self._lines, Lines(0, b""))
         if not self.live:
             self._lines.close()
@@ -55,6 +59,9 @@ class JsonLines(Reader):
         if not self._first:
             wrong = next(self._row(*line) for line in self._sample.rows())
             raise wrong if isinstance(wrong, DataError) else DataError(f"{self.label} is empty")
+        for name in {n for row in self._first for n, v in row.items() if type(v) is dict}:
+            if all(type(row.get(name)) in (dict, type(None)) for row in self._first):
+                del names[name]  # the values inside have columns
         self._names = list(names)
         table_columns.refuse_names(self._names, self.label)
 
@@ -64,8 +71,8 @@ class JsonLines(Reader):
             values = [row.get(name) for row in self._first]
             values = [None if isinstance(v, str) and plain(v) in MISSING else v for v in values]
             if all(v is None or isinstance(v, (dict, list)) for v in values) and any(values):
-                problem = f"the column {name!r} holds objects or lists; drop it, or flatten it"
-                raise DataError(f"{self.label}: {problem}")
+                problem = f"{self.label}: the column {name!r} holds lists, which are no numbers"
+                raise DataError(problem, f"pass --drop {name}, or give each value a key")
             if any(isinstance(v, (str, dict, list)) for v in values):
                 arrays[name] = pa.array([v if v is None else _text(v) for v in values], pa.string())
             elif all(v is None or isinstance(v, bool) for v in values):
@@ -81,7 +88,7 @@ class JsonLines(Reader):
         if self.live:
             position, blocks = 0, itertools.chain([self._sample], self._lines)
         else:
-            blocks = (lines for lines in self._text.blocks() if lines.text.strip())
+            blocks = (lines for lines in self._text.blocks() if lines.has_rows())
         row = 0
         for lines in blocks:
             end = row + lines.count_rows()
@@ -143,7 +150,10 @@ class JsonLines(Reader):
             return DataError(f"{where} is no JSON: {reader.first_line(error)}")
         if not isinstance(row, dict):
             return DataError(f'{where} is no JSON object, such as {{"a": 1}}, but {row!r:.60}')
-        return row
+        if not any(type(value) is dict for value in row.values()):
+            return row
+        flat = _flat(row)
+        return DataError(f"{where} has too many objects inside objects") if flat is None else flat
 
     def _fitting(self, row: Row, kinds: Mapping[str, str], number: int) -> Row | DataError:
         """Return the values of a row that are read, or an error about one of another kind."""
@@ -161,6 +171,23 @@ class JsonLines(Reader):
                 value = found
             fitting[name] = value
         return fitting
+
+
+def _flat(row: Row) -> Row | None:
+    """Return the row with the values of the objects inside it; a key of the row itself wins.
+
+    None stands for a row whose names would take far more memory than its text.
+    """
+    flat, waiting, letters = {}, [*reversed(row.items())], 0
+    while waiting:
+        name, value = waiting.pop()
+        flat[name] = value
+        if isinstance(value, dict):
+            letters += sum(len(name) + len(key) for key in value)
+            if letters > reader.LONGEST_ROW:
+                return None
+            waiting += [(f"{name}.{key}", inner) for key, inner in reversed(value.items())]
+    return flat | row
 
 
 def _table(rows: list[Row], kinds: Mapping[str, str]) -> Any:

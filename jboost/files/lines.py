@@ -71,7 +71,7 @@ class Lines(NamedTuple):
 
     def ends_open(self) -> bytes:
         """Return the last row if its quotation is still open, else nothing."""
-        *_, (_, last) = self.rows(ended=False)
+        *_, (_, last) = self._replace(text=self.text.removesuffix(b"\n")).rows(ended=False)
         is_open = last.count(b'"') % 2 == 1 and self._opens(last.partition(b"\n")[0])
         return last if is_open and last.count(b"\n") < MOST_LINES - 1 else b""
 
@@ -94,6 +94,10 @@ class Lines(NamedTuple):
         if lines and self.delimiter is None:
             return text.count(b"\n") + (not text.endswith(b"\n"))  # much faster than to split it
         return sum(1 for _ in self.rows())
+
+    def has_rows(self) -> bool:
+        """Whether any line is not blank."""
+        return bool(self.text) and not self.text.isspace()
 
     def line_of(self, row: int) -> int:
         """Return the number of the line in which a row begins."""
@@ -138,7 +142,7 @@ class Text:
                 if end:
                     whole = b"".join((unfinished, text, end))
                     unfinished.clear()
-                    lines = Lines(number, whole.removesuffix(b"\n"), delimiter)
+                    lines = Lines(number, whole, delimiter)
                     if lines.every_line_is_whole():
                         lines = lines._replace(delimiter=None)
                     elif new is not None and (left := lines.ends_open()):
@@ -180,11 +184,12 @@ class Text:
             with open(source, "rb", closefd=not self.live) as file:
                 start = b"" if self.live else _beginning(file)
                 read = file.read1
+                size = 0 if self.live else os.fstat(file.fileno()).st_size  # 0 for a pipe
                 if start[:2] == GZIP:
                     read = gzip.GzipFile(fileobj=file).read1
+                    read = _gathered(read) if size else read  # a pipe's rows are wanted at once
                 elif start == ZSTD:
                     read, errors = _zstd(file)
-                size = 0 if self.live else os.fstat(file.fileno()).st_size  # 0 for a pipe
                 start = read(BLOCK_BYTES)
                 while not self.live and 0 < len(start) < min(FIRST_BYTES, BLOCK_BYTES):
                     if not (new := read(BLOCK_BYTES)):
@@ -213,6 +218,32 @@ def _beginning(file: io.BufferedReader) -> bytes:
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode) and hasattr(os, "pread"):
         return os.pread(file.fileno(), 4, 0)  # to peek would make the first block a short one
     return file.peek(4)[:4]
+
+
+def _gathered(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
+    """Return a function that reads whole blocks by one that returns some thousand bytes at a time.
+
+    An error of ``read`` comes after the bytes that were read before it.
+    """
+    failure: Exception | None = None
+
+    def gathered(size: int) -> bytes:
+        nonlocal failure
+        if failure is not None:
+            raise failure
+        pieces: list[bytes] = []
+        left = size
+        try:
+            while left > 0 and (new := read(left)):
+                pieces.append(new)
+                left -= len(new)
+        except Exception as error:
+            if not pieces:
+                raise
+            failure = error
+        return b"".join(pieces)
+
+    return gathered
 
 
 def _zstd(file: BinaryIO) -> tuple[Callable[[int], bytes], tuple[type[Exception], ...]]:

@@ -23,7 +23,9 @@ from jboost.core.products import (
 AUTOMATIC = "1/ridge, at most 1e4"  # the default of `max_variance`
 LARGEST_DEFAULT_VARIANCE = 1e4  # a larger cap lets the null space of w wander in float32
 SLACK = 1.02  # a variance is brought back to its cap once it exceeds that by 2 %: see `_excess`
-LEAST_MEMORY = 1e-5  # r steps under a cap keep at least this share of the past: see `_excess`
+# r steps under a cap keep at least this share of the past. With 1e-5, inputs that walk or hardly
+# differ made the coefficients grow from step to step until they overflowed.
+LEAST_MEMORY = 1e-3
 
 
 class RootState(NamedTuple):
@@ -208,7 +210,7 @@ class Newton(LeastSquares):
 
     Stability: any 0 < β ≤ 1. In a direction that the input does not excite, forgetting alone would
     make P grow as β^−t until it overflows; ``max_variance`` caps the diagonal of P. Under a cap r
-    steps keep at least 1e-5 of the past, so that β counts as at least 1e-5^(1/r).
+    steps keep at least 1e-3 of the past, so that β counts as at least 1e-3^(1/r).
 
     Args:
       forgetting: β in (0, 1]; about 1/(1 − β) samples are remembered.

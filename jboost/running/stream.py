@@ -165,7 +165,8 @@ class StreamRun(Iterator[Block], contextlib.AbstractContextManager["StreamRun"])
     def _repr_html_(self) -> str:
         skipped = f", nothing learned from {self.skipped:,}" if self.skipped else ""
         seen = f"{self.position:,} rows{skipped}, MSE {self.mse:.6g}"
-        return f"<p>{seen}</p>{self.model._repr_html_()}"  # a notebook shows it
+        model = f"<details><summary>the model</summary>{self.model._repr_html_()}</details>"
+        return f"<p>{seen}</p>{model}"  # a notebook shows it
 
     def finish(self) -> StreamRun:
         """Run to the end of the source."""

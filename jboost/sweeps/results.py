@@ -61,7 +61,8 @@ class Table(Mapping[str, np.ndarray]):
         return iter(self._columns)
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"  # a notebook shows it
+        style = "font-family: monospace; white-space: pre; overflow-x: auto"
+        return f'<pre style="{style}">{html.escape(str(self))}</pre>'  # a notebook shows it
 
     def __len__(self) -> int:
         """Return how many columns there are; ``table.done.size`` is the number of rows."""

@@ -480,7 +480,9 @@ def test_a_checkpoint_of_another_run_is_refused(folder: Path, capsys: Any) -> No
         assert message in capsys.readouterr().err
     Path("short.csv").write_text("y,b,a\n1,2,3\n")
     assert run("short.csv", *keep, "--resume") == 3
-    assert "short.csv has 1 rows, and the run to go on with had seen 300" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "short.csv has 1 rows, and the run to go on with had seen 300" in err
+    assert "the run so far was on data.csv; short.csv is taken to have the same rows" in err
     Path("other.csv").write_text("y,b\n1,2\n")
     assert run("other.csv", *keep, "--resume") == 3
     assert "other.csv has no column 'a'" in capsys.readouterr().err

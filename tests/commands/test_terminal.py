@@ -27,8 +27,7 @@ from jax.experimental.compilation_cache import compilation_cache
 import jboost as jb
 from jboost.checkpoints import checkpoint
 from jboost.cli import main
-from jboost.commands import options
-from jboost.commands import run as run_command
+from jboost.commands import learning, options
 from jboost.core import progress
 from jboost.engine import cache as caches
 from jboost.files import lines as text_lines
@@ -99,7 +98,7 @@ def test_a_run_says_that_it_compiles_then_how_far_it_is(folder: Path) -> None:
     terminal.in_order(COMPILING, LIVE, SUMMARY)
     lines = [text for text in terminal.shown if "%" in text]
     rows = [int(line.split()[1].replace(",", "")) for line in lines]
-    assert rows == sorted(rows) and rows[0] <= run_command.FIRST_ROWS and rows[-1] == 2000
+    assert rows == sorted(rows) and rows[0] <= learning.FIRST_ROWS and rows[-1] == 2000
     assert lines[-1].startswith("100%, ")
 
 
@@ -127,21 +126,21 @@ def test_the_rate_does_not_count_the_compiler(folder: Path, monkeypatch: Any) ->
     """The clock stands still but for an hour in which the program is compiled."""
     now, rates = [0.0], []
     monkeypatch.setattr("jboost.commands.outcome.time.perf_counter", lambda: now[0])
-    warm_up = run_command.StreamRun.warm_up
+    warm_up = learning.StreamRun.warm_up
 
     def slowly(stream: Any) -> None:
         now[0] += 3600.0
         warm_up(stream)
 
-    monkeypatch.setattr(run_command.StreamRun, "warm_up", slowly)
-    line = run_command.outcome.live_line
+    monkeypatch.setattr(learning.StreamRun, "warm_up", slowly)
+    line = learning.outcome.live_line
 
     def live_line(done: Any, total: float | None) -> str:
         now[0] += 1.0
         rates.append(done.rate * (len(rates) + 1) / done.rows)
         return line(done, total)
 
-    monkeypatch.setattr(run_command.outcome, "live_line", live_line)
+    monkeypatch.setattr(learning.outcome, "live_line", live_line)
     assert main(["run", "data.csv", *FAST]) == 0
     np.testing.assert_allclose(rates, 1.0)
 
@@ -186,11 +185,11 @@ def test_predictions_on_the_terminal_are_not_written_into_the_line(folder: Path)
 
 def test_a_block_is_the_same_block_in_a_run_that_goes_on(folder: Path, monkeypatch: Any) -> None:
     """Errors are added up block by block: the blocks of a resumed run are those of a whole one."""
-    monkeypatch.setattr(run_command, "FIRST_ROWS", 16)
-    monkeypatch.setattr(run_command, "MOST_ROWS", 100)
-    monkeypatch.setattr(run_command, "CALLS", 0)
+    monkeypatch.setattr(learning, "FIRST_ROWS", 16)
+    monkeypatch.setattr(learning, "MOST_ROWS", 100)
+    monkeypatch.setattr(learning, "CALLS", 0)
     ends: list[int] = []
-    line = run_command.outcome.live_line
+    line = learning.outcome.live_line
 
     def live_line(done: Any, total: float | None) -> str:
         ends.append(done.rows)
@@ -198,7 +197,7 @@ def test_a_block_is_the_same_block_in_a_run_that_goes_on(folder: Path, monkeypat
             raise KeyboardInterrupt
         return line(done, total)
 
-    monkeypatch.setattr(run_command.outcome, "live_line", live_line)
+    monkeypatch.setattr(learning.outcome, "live_line", live_line)
     words, stop = ["run", "data.csv", *FAST], 0
     assert main([*words, "--checkpoint", "whole"]) == 0
     blocks, stop = ends.copy(), 7

@@ -60,6 +60,30 @@ def test_json_lines_need_not_have_every_key(tmp_path: Path) -> None:
     np.testing.assert_array_equal(numbers, [[1, 2], [np.nan, 3], [np.nan, np.nan]])
 
 
+def test_numbers_that_json_quotes_are_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_text('{"a": "1.5", "y": "2"}\n{"a": null, "y": "3"}\n{"a": "1e3", "y": "n/a"}\n')
+    numbers = joined(sources.read(path, "y"))
+    np.testing.assert_array_equal(numbers, [[1.5, 2], [np.nan, 3], [1000, np.nan]])
+
+
+def test_objects_inside_json_have_columns_with_a_dot(tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    lines = [
+        '{"pump": {"flow": 1, "motor": {"rpm": 10}}, "out": {"kw": 3}}',
+        '{"pump": null, "out": {"kw": "n/a"}}',
+        '{"pump": {"flow": null, "motor": null}, "out.kw": 5, "out": {"kw": 4}}',
+    ]
+    path.write_text("\n".join(lines))
+    source = sources.read(path, "out.kw")
+    assert source.columns.names == ["pump.flow", "pump.motor.rpm"]
+    nan = np.nan
+    np.testing.assert_array_equal(joined(source), [[1, 10, 3], [nan, nan, nan], [nan, nan, 5]])
+    path.write_text('{"a": [1, 2], "y": 1}\n' * 3)
+    with pytest.raises(DataError, match=r"'a' holds lists, .*; pass --drop a, or give each"):
+        sources.read(path, "y")
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

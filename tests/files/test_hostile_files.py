@@ -151,6 +151,10 @@ def repeated() -> bytes:
     return file.getvalue()
 
 
+def json_keys(n: int) -> bytes:
+    return json.dumps({f"c{i}": 1 for i in range(n)}).encode()[1:-1]
+
+
 GOOD = b"a,b,y\n" + b"1,2,3\n" * 50
 # Each with words of the sentence that refuses it; None where it can be read.
 HARMFUL: dict[str, tuple[Any, str | None]] = {
@@ -179,6 +183,9 @@ HARMFUL: dict[str, tuple[Any, str | None]] = {
                               "a header, in line 1, and no rows"),
     "a zip of JSON": (lambda: gzip.compress(b'{"a": 1, "y": "' + b"x" * 2**26), "than 16 MB"),
     "JSON within JSON": (lambda: b'{"a": ' * 100_000 + b"1" + b"}" * 100_000, "is no JSON"),
+    "long names around many keys": (
+        lambda: b'{"%b": {%b}, "y": 1}' % (b"a" * 10_000, json_keys(10_000)), "too many objects"
+    ),
     "JSON of many keys": (lambda: json.dumps({f"c{i}": 1 for i in range(70_000)}).encode(),
                           "has 70,000 columns; at most 16,384"),
     "a number of a million digits": (lambda: b'{"a": 1, "y": 2}\n{"y": 1' + b"0" * 2**20 + b"}",

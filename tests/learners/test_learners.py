@@ -168,6 +168,17 @@ def test_the_cap_is_held_from_two_percent_beyond_it(x64):
         np.testing.assert_allclose(variances(held), [[after / 0.99]], rtol=1e-12)
 
 
+@pytest.mark.parametrize("storage", ["root", "covariance"])
+def test_no_memory_is_so_short_that_the_coefficients_overflow(storage):
+    """Inputs that walk: each step solves its own sample, and must not amplify the last one."""
+    rng = np.random.default_rng(0)
+    xs = np.cumsum(rng.normal(size=(4000, 9)), axis=0)
+    xs = np.float32(xs / np.abs(xs).max(axis=0))
+    ds = np.float32(rng.uniform(-1, 1, 4000))
+    trace = jb.run(jb.Newton(0.1, storage=storage), xs, ds)[1]
+    assert np.abs(trace.prediction).max() < 100
+
+
 def test_collinear_columns_do_not_disturb_the_others(x64):
     """Rounding errors that are the same at every step would add up: see `_excess`."""
     rng = np.random.default_rng(0)
