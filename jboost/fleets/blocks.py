@@ -91,10 +91,15 @@ def halves(hashed: np.ndarray) -> np.ndarray:
     return np.stack([hashed >> np.uint64(32), hashed & low], axis=-1).astype(np.uint32)
 
 
-def filled(is_row: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Return the targets of a call, NaN where there is no row."""
-    shaped = is_row.reshape(is_row.shape + (1,) * (targets.ndim - is_row.ndim))
-    return np.where(shaped, targets, np.asarray(np.nan, targets.dtype))
+def laid(
+    array: np.ndarray, rows: np.ndarray, is_row: np.ndarray, filler: float | np.ndarray
+) -> np.ndarray:
+    """Return an array as a call takes it, (D, L, …), with a filler where there is no row."""
+    first = int(rows[0, 0])
+    if len(rows) == 1 and is_row.all() and rows[0, -1] - first == rows.shape[1] - 1:
+        return array[None, first : first + rows.shape[1]]  # rows ascend: this is all of them
+    shaped = is_row.reshape(is_row.shape + (1,) * (array.ndim - 1))
+    return np.where(shaped, array[rows], np.asarray(filler, array.dtype))
 
 
 def no_targets(xs: ArrayLike) -> np.ndarray:

@@ -79,18 +79,18 @@ class Program:
             if len(new):
                 put(of_device, new, self.first_words(hashed[firsts[chosen[new]]]))
                 before_is_known = before_is_known and count >= streams.used
-        position_of = positions if ranks is None else ranks[positions]
+        position_of = (positions if ranks is None else ranks[positions]).astype(np.int32)
         run, calls, states = loops.RUN[spec.loop], [], words
         drawn = blocks.halves(hashed) if self.key is not None else None
         rounds = spec.loop == "rounds"
         for rows in blocks.calls(numbers, devices, self._call_cost, rounds=rounds):
             is_row = rows >= 0
-            beyond = room + (np.arange(rows.shape[1]) + 1 if rounds else 0)
+            beyond = room + (np.arange(rows.shape[1], dtype=np.int32) + 1 if rounds else 0)
             call = (
-                np.where(is_row, position_of[rows], beyond).astype(np.int32),
-                np.where(is_row[..., None], inputs[rows], 0),
-                blocks.filled(is_row, targets[rows]),
-                None if drawn is None else drawn[rows],
+                blocks.laid(position_of, rows, is_row, beyond),
+                blocks.laid(inputs, rows, is_row, 0),
+                blocks.laid(targets, rows, is_row, np.nan),
+                None if drawn is None else blocks.laid(drawn, rows, is_row, 0),
             )
             states, trace = run(spec, self.model, self._words, states, call)[0]
             calls.append((np.where(is_row, rows + begin[0], -1), is_row, trace))
