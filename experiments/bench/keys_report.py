@@ -26,8 +26,8 @@ def table(record: Record, beside: Record) -> str:
         f"| {names['names']:,} names, each once in random order, `bsgd_wu` of 5, r = 4 | "
         f"{first:,.0f} rows a second ({micro[0]:.2f} µs of CPU a row) |",
         f"| the same names again | {later:,.0f} rows a second ({micro[-1]:.2f} µs of CPU a row) |",
-        "| names beside the numbers 0 … N − 1, which need no directory and no growth, rows a second "
-        "by CPU: first pass, with the making of the numbers' states, second pass | "
+        "| names beside the numbers 0 … N − 1, which need no directory and no growth, rows a "
+        "second by CPU: first pass, with the making of the numbers' states, second pass | "
         + ", ".join(f"{beside['results'][title]:.2f}" for title in PASSES)
         + " |",
         f"| a state, a name | {names['state_bytes']:,} bytes, {names['name_bytes']:.0f} bytes |",
