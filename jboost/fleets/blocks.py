@@ -107,10 +107,10 @@ def no_targets(xs: ArrayLike) -> np.ndarray:
 
 
 def joined(calls: list[Called], n: int) -> Trace:
-    """Return the trace of all rows in their order."""
+    """Return the trace of all rows in their order, as arrays of NumPy."""
     leaves, structure = jax.tree.flatten(calls[0][2])
     joined = [np.empty((n, *leaf.shape[2:]), leaf.dtype) for leaf in leaves]
     for rows, is_row, trace in calls:  # only now: to read a trace is to wait for its call
         for array, leaf in zip(joined, jax.tree.leaves(trace), strict=True):
             array[rows[is_row]] = np.asarray(leaf)[is_row]
-    return jax.device_put(structure.unflatten(joined))
+    return structure.unflatten(joined)

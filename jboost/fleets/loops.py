@@ -100,22 +100,6 @@ _kernel = outermost(_run, kernel=True, static_argnums=0, donate_argnums=3)
 RUN = {"kernel": _kernel, "plain": _plain, "rounds": _plain}  # by the loop of a spec
 
 
-@partial(jax.jit, static_argnums=0)
-def predict(
-    spec: FleetSpec, model: Learner, states: Array, positions: ArrayLike, xs: ArrayLike
-) -> Array:
-    """Return the prediction for each row, whose packed state is at its position."""
-
-    def of_row(_: None, row: tuple[Array, Array]) -> tuple[None, Array]:
-        state = spec.packing.unpack(row_of(states, row[0]))
-        return None, model.predict(state, row[1])
-
-    rows = (jnp.asarray(positions), jnp.asarray(xs))
-    if spec.loop == "rounds":
-        return jax.vmap(lambda *row: of_row(None, row)[1])(*rows)
-    return jax.lax.scan(of_row, None, rows)[1]
-
-
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def init(
     packing: Packing, num_features: int, generator: str | None, dtype: Any, model: Learner,
