@@ -168,7 +168,8 @@ class Fleet:
     def predict(self, state: FleetState, names: Keys, xs: ArrayLike) -> Array:
         """Return the predictions for rows, (n,); a new name predicts as it would at its start.
 
-        Nothing is learned, and no stream is made. Every bit is that of the prediction of ``run``.
+        Nothing is learned, and no stream is made. Every bit is what ``run`` predicts for the row;
+        a forecaster predicts as at a row without an answer.
         """
         state = self._checked_state(state)
         inputs, _, _ = checked_stream(xs, blocks.no_targets(xs), jnp.result_type(float))
