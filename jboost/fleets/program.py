@@ -39,7 +39,7 @@ class Program:
         shapes = (2, num_features), (2,) if q is None else (2, q)
         xs, ds = jax.device_put(tuple(jnp.zeros(shape, dtype) for shape in shapes), devices[0])
         plan = plan_for(model, example, xs, ds, key, None)
-        loop = "rounds" if schedule == "rounds" else "kernel" if plan.form == "kernel" else "plain"
+        loop = "rounds" if schedule == "rounds" else plan.form
         self._call_cost = samples_per_call(example)  # in samples
         self.spec = loops.FleetSpec(Packing.of(example), loop, devices, generator)
         self.width = self.spec.packing.width
