@@ -397,6 +397,7 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
         "serving": serve_report.serving(record("serve_load"), record("serve_faults")),
         "soak": soak.table(record("soak")["results"]),
         "keys": keys_report.table(record("keys"), record("keys_numbered")),
+        "keys, kills": keys_report.kills(record("kill_keys"), record("kill_workers")),
         "keys, plan": keys_report.plan(record("keys")),
         "forecasts": forecasts(record("forecast")),
         "forecasts of later rows": later_forecasts(record("forecast")),
