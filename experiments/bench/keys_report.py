@@ -11,10 +11,11 @@ KEYS = 10**8
 ROWS_A_KEY = 24 * 60  # a day: one row a minute
 MEMORY = 64e9  # bytes of memory of a machine in the plan
 CORES = 16  # of a machine in the plan
+PASSES = ("first", "first_with_init", "later")  # what keys_numbered.py compares
 
 
-def table(record: Record) -> str:
-    """What was measured."""
+def table(record: Record, beside: Record) -> str:
+    """What was measured; ``beside`` is the record of keys_numbered.py."""
     names, ray, starts = (record["results"][title] for title in ("names", "ray", "starts"))
     first, later = names["rows_per_second"][0], names["rows_per_second"][-1]
     micro = names["cpu_microseconds_per_row"]
@@ -25,6 +26,10 @@ def table(record: Record) -> str:
         f"| {names['names']:,} names, each once in random order, `bsgd_wu` of 5, r = 4 | "
         f"{first:,.0f} rows a second ({micro[0]:.2f} µs of CPU a row) |",
         f"| the same names again | {later:,.0f} rows a second ({micro[-1]:.2f} µs of CPU a row) |",
+        "| names beside the numbers 0 … N − 1, which need no directory and no growth, rows a "
+        "second by CPU: first pass, with the making of the numbers' states, second pass | "
+        + ", ".join(f"{beside['results'][title]:.2f}" for title in PASSES)
+        + " |",
         f"| a state, a name | {names['state_bytes']:,} bytes, {names['name_bytes']:.0f} bytes |",
         f"| memory afterwards, at its peak (the states alone: {megabytes:.0f} MB) | "
         f"{names['memory_mb']:.0f} MB, {names['peak_mb']:.0f} MB |",
@@ -53,8 +58,20 @@ def table(record: Record) -> str:
             f"{figures['fresh']['first']:.3f}, {figures['average']['first']:.3f} |"
         )
     cores, load = record["settings"]["cores"], record["settings"]["load"]
+    free = "" if float(load) <= cores else "not "
     busy = f"The machine has {cores} cores, and {load} processes wanted them at the time"
-    return "\n".join([*lines, "", f"{busy}: times by the clock are not those of free cores."])
+    return "\n".join([*lines, "", f"{busy}: times by the clock are {free}those of free cores."])
+
+
+def kills(run: Record, workers: Record) -> str:
+    """How often runs and workers were killed; ``run`` and ``workers`` are the records of that."""
+    of_run, of_workers = run["settings"], workers["settings"]
+    return (
+        f"Recorded: `jboost run --key` over {of_run['rows']:,} rows of {of_run['keys']:,} keys, "
+        f"killed {run['results']['kills']} times; two workers over {of_workers['rows']:,} rows of "
+        f"{of_workers['keys']:,} keys, killed {workers['results']['kills']} times. Every "
+        "prediction and every state was that of the uninterrupted run, bit for bit."
+    )
 
 
 def plan(record: Record) -> str:

@@ -24,6 +24,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments.shared.experiment import Experiment
 from jboost import catalogue
 from jboost.checkpoints import archive, checkpoint
 from jboost.fleets import shards
@@ -93,9 +94,7 @@ def wait(process: subprocess.Popen[Any], path: Path, blocks: int) -> None:
         blocks -= size > before
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--quick", action="store_true", help="2 kills, 400,000 rows")
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kills", type=int, metavar="N", help="default: 20")
     parser.add_argument("--rows", type=int, metavar="N", help="of the file; default: 1.5 million")
     parser.add_argument(
@@ -107,9 +106,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--keys", type=int, default=0, metavar="N", help="how many; default: none")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the moments")
-    args = parser.parse_args(argv)
-    wanted = args.kills or (2 if args.quick else 20)
-    total = args.rows or (400_000 if args.quick else 1_500_000)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    experiment = Experiment(__file__, __doc__, argv, double=False, options=options)
+    args = experiment.args
+    experiment.name = "kill_keys" if args.keys else "kill"
+    wanted = args.kills or experiment.size(20, 2)
+    total = args.rows or experiment.size(1_500_000, 400_000)
     rng = random.Random(args.seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -142,6 +146,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             f"{kills} kills, {moved} times with more rows learned than before; {finished + 1} runs "
             "to the end: every bit is the same"
         )
+    settings = {"rows": total, "keys": args.keys, "model": args.model, "seed": args.seed}
+    results = {"kills": kills, "with_more_rows_than_before": moved, "runs": finished + 1}
+    experiment.write(settings, results)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import jax
 import numpy as np
 
 import jboost as jb
+from experiments.shared.experiment import Experiment
 from jboost.core import extras
 
 R = 3
@@ -32,16 +33,18 @@ def kill(process: int) -> None:
         return
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--quick", action="store_true", help="2 kills, 20,000 rows")
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kills", type=int, metavar="N", help="one for each block; default: 50")
     parser.add_argument("--rows", type=int, metavar="N", help="default: a million")
     parser.add_argument("--keys", type=int, default=10_000, metavar="N", help="default: 10,000")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the moments")
-    args = parser.parse_args(argv)
-    kills = args.kills or (2 if args.quick else 50)
-    rows = args.rows or (20_000 if args.quick else 1_000_000)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    experiment = Experiment(__file__, __doc__, argv, double=False, options=options)
+    args = experiment.args
+    kills = args.kills or experiment.size(50, 2)
+    rows = args.rows or experiment.size(1_000_000, 20_000)
     ray = extras.need("ray", "ray")
     from jboost.fleets.ray import Fleet
 
@@ -72,6 +75,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     pairs = zip(*map(jax.tree.leaves, both), strict=True)
     assert all(np.array_equal(a, b) for a, b in pairs), "states differ"
     print(f"{sent} kills over {rows:,} rows of {len(every):,} keys: every bit is the same")
+    settings = {"rows": rows, "keys": args.keys, "seed": args.seed}
+    experiment.write(settings, {"kills": sent, "keys": len(every)})
 
 
 if __name__ == "__main__":

@@ -78,13 +78,18 @@ class Experiment:
     """One run of a script: its arguments, its clock, and the folder its results go to."""
 
     def __init__(
-        self, script: str, description: str | None, argv: Sequence[str] | None, *, double: bool
-    ) -> None:
+        self, script: str, description: str | None, argv: Sequence[str] | None, *, double: bool,
+        options: Callable[[argparse.ArgumentParser], object] | None = None,
+    ) -> None:  # fmt: skip
+        """Read the command line; ``options`` adds those that only this script has."""
         parser = command_line(description)
+        if options is not None:
+            options(parser)
         parser.add_argument(
             "--length", type=_length, metavar="T", help="use at most T samples of every stream"
         )
         args = parsed(parser, argv, script)
+        self.args = args
         self.name = Path(script).stem
         self.quick: bool = args.quick
         self.record: bool = args.record

@@ -91,10 +91,15 @@ def halves(hashed: np.ndarray) -> np.ndarray:
     return np.stack([hashed >> np.uint64(32), hashed & low], axis=-1).astype(np.uint32)
 
 
-def filled(is_row: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Return the targets of a call, NaN where there is no row."""
-    shaped = is_row.reshape(is_row.shape + (1,) * (targets.ndim - is_row.ndim))
-    return np.where(shaped, targets, np.asarray(np.nan, targets.dtype))
+def laid(
+    array: np.ndarray, rows: np.ndarray, is_row: np.ndarray, filler: float | np.ndarray
+) -> np.ndarray:
+    """Return an array as a call takes it, (D, L, …), with a filler where there is no row."""
+    first = int(rows[0, 0])
+    if len(rows) == 1 and is_row.all() and rows[0, -1] - first == rows.shape[1] - 1:
+        return array[None, first : first + rows.shape[1]]  # rows ascend: this is all of them
+    shaped = is_row.reshape(is_row.shape + (1,) * (array.ndim - 1))
+    return np.where(shaped, array[rows], np.asarray(filler, array.dtype))
 
 
 def no_targets(xs: ArrayLike) -> np.ndarray:
@@ -102,10 +107,10 @@ def no_targets(xs: ArrayLike) -> np.ndarray:
 
 
 def joined(calls: list[Called], n: int) -> Trace:
-    """Return the trace of all rows in their order."""
+    """Return the trace of all rows in their order, as arrays of NumPy."""
     leaves, structure = jax.tree.flatten(calls[0][2])
     joined = [np.empty((n, *leaf.shape[2:]), leaf.dtype) for leaf in leaves]
     for rows, is_row, trace in calls:  # only now: to read a trace is to wait for its call
         for array, leaf in zip(joined, jax.tree.leaves(trace), strict=True):
             array[rows[is_row]] = np.asarray(leaf)[is_row]
-    return jax.device_put(structure.unflatten(joined))
+    return structure.unflatten(joined)

@@ -169,27 +169,23 @@ def _from_array(argument: str, array: np.ndarray, moment: int = MOMENT) -> Names
     if kind == "M":
         return _from_times(argument, array, moment)
     if kind == "S":
-        return _from_padded(BYTES, array.view(np.uint8).reshape(len(array), -1))
+        contents = np.ascontiguousarray(array).view(np.uint8).reshape(len(array), -1)
+        return _from_padded(BYTES, contents, np.char.str_len(array))
     if kind == "U":
         letters = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("="), copy=False)
         letters = letters.view(np.uint32).reshape(len(array), -1)
         if letters.max(initial=0) < 128:
-            return _from_padded(TEXT, letters.astype(np.uint8))
+            return _from_padded(TEXT, letters.astype(np.uint8), np.char.str_len(array))
     if kind in "fcbm":
         hint = ", or missing names made floats of them" if kind == "f" else ""
         raise TypeError(f"{argument} must be {KINDS}; got dtype {array.dtype}{hint}")
     return _from_objects(argument, array.tolist())
 
 
-def _from_padded(letter: int, contents: np.ndarray, ends: np.ndarray | None = None) -> Names:
-    """Return names whose contents (n, length) have zeros after their ends.
-
-    By default the last byte that is not zero ends a content.
-    """
+def _from_padded(letter: int, contents: np.ndarray, lengths: np.ndarray) -> Names:
+    """Return names whose contents (n, length) are filled up with zeros."""
     n, length = contents.shape
-    if ends is None:
-        ends = np.max(np.arange(1, length + 1) * (contents != 0), axis=1, initial=0)
-    lengths = np.asarray(ends, np.int64)
+    lengths = lengths.astype(np.int64, copy=False)
     kinds = np.full(n, letter, np.uint8)
     if length > LONG:
         used = np.arange(length) < lengths[:, None]

@@ -17,7 +17,7 @@ import numpy as np
 
 from jboost.fleets.names import Names, words_of
 
-LARGE = 2**22  # bytes of an array that is worth large pages
+LARGE = 2**22  # bytes of an array that gets room for much more than it needs
 NO_RESERVE = 0x4000  # Linux's MAP_NORESERVE, which Python's mmap names from 3.13 on
 FORESIGHT = 16  # times as many rows as are needed, of a large array
 FEWEST = 64  # names that a new directory has room for
@@ -139,7 +139,7 @@ class Directory:
         self.count += len(names)
         if SPARSE * self.count > len(self._table):
             size = 1 << (2 * SPARSE * self.count - 1).bit_length()
-            self._table, starts = np.zeros(size, np.uint32), self._starts[: self.count]
+            self._table, starts = zeros((size,), np.dtype(np.uint32)), self._starts[: self.count]
         self._enter(starts)
 
     def _enter(self, starts: np.ndarray) -> None:
@@ -162,23 +162,26 @@ def longer(array: np.ndarray, used: int, needed: int) -> np.ndarray:
     """
     if needed <= len(array):
         return array
-    rows, grown = 1 << (needed - 1).bit_length(), None
-    if rows * array[:1].nbytes >= LARGE and sys.platform == "linux":
-        with contextlib.suppress(OSError, ValueError):  # the address space is limited
-            grown = _reserved((FORESIGHT * rows, *array.shape[1:]), array.dtype)
-    if grown is None:
-        grown = np.zeros((rows, *array.shape[1:]), array.dtype)
+    rows = 1 << (needed - 1).bit_length()
+    foresight = FORESIGHT if rows * array[:1].nbytes >= LARGE else 1
+    grown = zeros((rows, *array.shape[1:]), array.dtype, foresight)
     grown[:used] = array[:used]
     return grown
 
 
-def _reserved(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Return zeros that count as no memory before they are written, in large pages."""
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
-    memory = mmap.mmap(-1, math.prod(shape) * dtype.itemsize, flags=flags)
-    with contextlib.suppress(OSError):  # a system without large pages
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(memory, dtype).reshape(shape)
+def zeros(shape: tuple[int, ...], dtype: np.dtype, foresight: int = 1) -> np.ndarray:
+    """Return zeros, of so many times the rows where the system takes no memory for them yet.
+
+    A large array lies in small pages. NumPy asks for large ones, whose first use may take several
+    times as long on a virtual machine: its memory comes from the host in such pieces.
+    """
+    bigger = (foresight * shape[0], *shape[1:])
+    if math.prod(bigger) * dtype.itemsize >= LARGE and sys.platform == "linux":
+        with contextlib.suppress(OSError, ValueError):  # the address space is limited
+            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
+            memory = mmap.mmap(-1, math.prod(bigger) * dtype.itemsize, flags=flags)
+            return np.frombuffer(memory, dtype).reshape(bigger)
+    return np.zeros(shape, dtype)
 
 
 def _firsts(hashed: np.ndarray) -> np.ndarray:

@@ -157,7 +157,7 @@ class Fleet:
                     )
                     before = max(before, int(streams.max()) + 1)
                 marks = self._marked(marks, numbers, count)
-            trace = blocks.joined(traces, len(inputs))
+            trace = jax.device_put(blocks.joined(traces, len(inputs)))
         new = FleetState(directory, count, rows, None, state.streams, change.version, marks)
         return new, trace
 
@@ -168,17 +168,22 @@ class Fleet:
     def predict(self, state: FleetState, names: Keys, xs: ArrayLike) -> Array:
         """Return the predictions for rows, (n,); a new name predicts as it would at its start.
 
-        Nothing is learned, and no stream is made.
+        Nothing is learned, and no stream is made. Every bit is what ``run`` predicts for the row;
+        a forecaster predicts as at a row without an answer.
         """
         state = self._checked_state(state)
         inputs, _, _ = checked_stream(xs, blocks.no_targets(xs), jnp.result_type(float))
         inputs = self._checked_inputs(inputs)
         column = names_of("names", names, len(inputs))
-        results = []
-        for first in range(0, len(inputs), self._most):
-            chunk = slice(first, first + self._most)
-            words, positions = self._words(state, column.take(chunk))
-            results.append(self._program.predict(words, positions, inputs[chunk]))
+        hashed, answers = hashes(column), targets_of(self.model)
+        shape = (len(inputs),) if answers is None else (len(inputs), answers)
+        targets, results = np.full(shape, np.nan, self.dtype), []
+        for piece in blocks.pieces(np.arange(len(inputs)), 4 * self.width):
+            for first in range(piece.start, piece.stop, self._most):
+                rows = slice(first, min(first + self._most, piece.stop))
+                words, positions = self._words(state, column.take(rows))
+                block = (inputs[rows], targets[rows], hashed[rows])
+                results.append(self._program.predict(words, positions, block))
         return jax.device_put(np.concatenate(results))
 
     def run_table(

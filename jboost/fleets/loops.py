@@ -12,7 +12,7 @@ from jboost.core import Learner, State
 from jboost.core.rows import row_of, with_row
 from jboost.core.step import Observe, Trace
 from jboost.core.step import step as one_step
-from jboost.engine.kernel import key_of, one_kernel, outermost
+from jboost.engine.kernel import in_form, key_of, one_kernel, outermost
 from jboost.engine.packing import Packing
 from jboost.sweeps.devices import COPIED, SPLIT, Device, on_each
 
@@ -27,7 +27,7 @@ class FleetSpec(NamedTuple):
     """How the blocks of a fleet are compiled: everything that is not an array."""
 
     packing: Packing  # how a state is packed into words
-    loop: str  # "kernel" or "plain": row after row; "rounds": all rows of a call at once
+    loop: str  # row after row in this form of a plan; or "rounds": all rows of a call at once
     devices: tuple[Device, ...]  # the devices that share the streams
     generator: str | None  # the name of the key's generator; None for models that do not draw
     observe: Observe | None = None  # what is to be reported of each row
@@ -75,7 +75,7 @@ def _run(
             results = one_kernel(partial(_by_rows, spec), model, rows, changed=(states,))
         else:
             loop = _by_rounds if spec.loop == "rounds" else _by_rows
-            results = loop(spec, model, rows, states), ()
+            results = in_form(spec.loop, partial(loop, spec), model, rows, states)
         return jax.tree.map(lambda array: array[None], results)
 
     run = on_each(spec.devices, on_device, COPIED, COPIED, SPLIT, SPLIT)
@@ -97,23 +97,12 @@ def folded(key: Array, words: Array) -> Array:
 
 _plain = outermost(_run, static_argnums=0, donate_argnums=3)
 _kernel = outermost(_run, kernel=True, static_argnums=0, donate_argnums=3)
-RUN = {"kernel": _kernel, "plain": _plain, "rounds": _plain}  # by the loop of a spec
-
-
-@partial(jax.jit, static_argnums=0)
-def predict(
-    spec: FleetSpec, model: Learner, states: Array, positions: ArrayLike, xs: ArrayLike
-) -> Array:
-    """Return the prediction for each row, whose packed state is at its position."""
-
-    def of_row(_: None, row: tuple[Array, Array]) -> tuple[None, Array]:
-        state = spec.packing.unpack(row_of(states, row[0]))
-        return None, model.predict(state, row[1])
-
-    rows = (jnp.asarray(positions), jnp.asarray(xs))
-    if spec.loop == "rounds":
-        return jax.vmap(lambda *row: of_row(None, row)[1])(*rows)
-    return jax.lax.scan(of_row, None, rows)[1]
+RUN = {
+    "kernel": _kernel,
+    "stages": _kernel,
+    "plain": _plain,
+    "rounds": _plain,
+}  # by the loop of a spec
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))

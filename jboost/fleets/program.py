@@ -39,7 +39,7 @@ class Program:
         shapes = (2, num_features), (2,) if q is None else (2, q)
         xs, ds = jax.device_put(tuple(jnp.zeros(shape, dtype) for shape in shapes), devices[0])
         plan = plan_for(model, example, xs, ds, key, None)
-        loop = "rounds" if schedule == "rounds" else "kernel" if plan.form == "kernel" else "plain"
+        loop = "rounds" if schedule == "rounds" else plan.form
         self._call_cost = samples_per_call(example)  # in samples
         self.spec = loops.FleetSpec(Packing.of(example), loop, devices, generator)
         self.width = self.spec.packing.width
@@ -62,14 +62,9 @@ class Program:
         ``begin`` is the number of the first row in its block, and in all blocks. Returns of each
         call its rows, whether each is a row, and its trace.
         """
-        spec = self.spec._replace(observe=observe)
-        inputs, targets, hashed = block
-        devices = len(self.devices)
+        hashed = block[2]
         unique, positions, firsts = blocks.compact(numbers)
-        states_of, ranks, room = blocks.shares(unique, devices, 4 * self.width)
-        # The last state of each device belongs to the rows that fill up a call.
-        words = aligned((devices, room + 1, self.width), np.dtype(np.uint32))
-        words[:, -1] = 0 if self._start is None else self._start
+        states_of, ranks, words = self._room(unique)
         before_is_known = True  # rows of new streams may hold states of another branch of runs
         for device, chosen in enumerate(states_of):
             of_device = words[device, : len(chosen)]
@@ -80,26 +75,61 @@ class Program:
                 put(of_device, new, self.first_words(hashed[firsts[chosen[new]]]))
                 before_is_known = before_is_known and count >= streams.used
         position_of = positions if ranks is None else ranks[positions]
-        run, calls, states = loops.RUN[spec.loop], [], words
-        drawn = blocks.halves(hashed) if self.key is not None else None
-        rounds = spec.loop == "rounds"
-        for rows in blocks.calls(numbers, devices, self._call_cost, rounds=rounds):
-            is_row = rows >= 0
-            beyond = room + (np.arange(rows.shape[1]) + 1 if rounds else 0)
-            call = (
-                np.where(is_row, position_of[rows], beyond).astype(np.int32),
-                np.where(is_row[..., None], inputs[rows], 0),
-                blocks.filled(is_row, targets[rows]),
-                None if drawn is None else drawn[rows],
-            )
-            states, trace = run(spec, self.model, self._words, states, call)[0]
-            calls.append((np.where(is_row, rows + begin[0], -1), is_row, trace))
-        after = np.asarray(states)
+        after, calls = self._calls(words, numbers, position_of, block, begin[0], observe)
         for device, chosen in enumerate(states_of):
             rows = slice(0, len(chosen))
             before = words[device, rows] if before_is_known else None
             streams.write(change, unique[chosen], after[device, rows], begin[1], before)
         return calls
+
+    def predict(self, words: np.ndarray, positions: np.ndarray, block: Rows) -> np.ndarray:
+        """Return the prediction for each row, whose packed state is at its position.
+
+        Every row has a copy of its state and is run as a block is, with targets that are NaN: only
+        the same program rounds in the same way.
+        """
+        numbers = np.arange(len(positions))
+        states_of, ranks, copies = self._room(numbers)
+        for device, chosen in enumerate(states_of):
+            words.take(positions[chosen], axis=0, out=copies[device, : len(chosen)], mode="clip")
+        position_of = numbers if ranks is None else ranks
+        _, calls = self._calls(copies, numbers, position_of, block, 0, None)
+        return np.asarray(blocks.joined(calls, len(numbers)).prediction)
+
+    def _room(self, unique: np.ndarray) -> tuple[list[np.ndarray], np.ndarray | None, np.ndarray]:
+        """Return which streams each device has, their ranks there, and memory for their states.
+
+        The last state of each device belongs to the rows that fill up a call.
+        """
+        devices = len(self.devices)
+        states_of, ranks, room = blocks.shares(unique, devices, 4 * self.width)
+        words = aligned((devices, room + 1, self.width), np.dtype(np.uint32))
+        words[:, -1] = 0 if self._start is None else self._start
+        return states_of, ranks, words
+
+    def _calls(
+        self, words: np.ndarray, numbers: np.ndarray, position_of: np.ndarray, block: Rows,
+        begin: int, observe: Observe | None,
+    ) -> tuple[np.ndarray, list[blocks.Called]]:  # fmt: skip
+        """Run rows whose states are ``words``, and return the states afterwards and the calls."""
+        spec = self.spec._replace(observe=observe)
+        inputs, targets, hashed = block
+        run, calls, states = loops.RUN[spec.loop], [], words
+        position_of, last = position_of.astype(np.int32), words.shape[1] - 1
+        drawn = blocks.halves(hashed) if self.key is not None else None
+        rounds = spec.loop == "rounds"
+        for rows in blocks.calls(numbers, len(words), self._call_cost, rounds=rounds):
+            is_row = rows >= 0
+            beyond = last + (np.arange(rows.shape[1], dtype=np.int32) + 1 if rounds else 0)
+            call = (
+                blocks.laid(position_of, rows, is_row, beyond),
+                blocks.laid(inputs, rows, is_row, 0),
+                blocks.laid(targets, rows, is_row, np.nan),
+                None if drawn is None else blocks.laid(drawn, rows, is_row, 0),
+            )
+            states, trace = run(spec, self.model, self._words, states, call)[0]
+            calls.append((np.where(is_row, rows + begin, -1), is_row, trace))
+        return np.asarray(states), calls
 
     def first_words(self, hashed: np.ndarray) -> np.ndarray:
         """Return the packed states that names start from, (n, width), by their hashes."""
@@ -111,13 +141,3 @@ class Program:
         size = (self.spec.packing, self._num_features, self.spec.generator, self._dtype)
         words = loops.init(*size, self.model, self._words, blocks.halves(padded))
         return np.asarray(words)[:n]
-
-    def predict(self, words: np.ndarray, positions: np.ndarray, xs: np.ndarray) -> np.ndarray:
-        """Return the prediction for each row, whose packed state is at its position."""
-        results, start = [], 0
-        for length in loops.compiled_lengths(len(xs), self._call_cost):
-            rows = np.minimum(start + np.arange(length), len(xs) - 1)
-            found = loops.predict(self.spec, self.model, words, positions[rows], xs[rows])
-            results.append(np.asarray(found)[: len(xs) - start])
-            start += length
-        return np.concatenate(results)
