@@ -11,7 +11,8 @@ from typing import Any
 
 from jboost.core import extras
 from jboost.serving import figures, metrics, openapi, rows
-from jboost.serving.exchange import Budget, Rows, body_of
+from jboost.serving.direct import Direct
+from jboost.serving.exchange import Rows, body_of
 from jboost.serving.guard import Guard, Rules
 from jboost.serving.metrics import Requests
 from jboost.serving.refusal import Refusal, bad
@@ -36,7 +37,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Web:
-    """The application: ``app`` is what a server of ASGI runs.
+    """The application: ``app`` is what a server of ASGI runs, ``direct`` the way around it.
 
     Args:
       service: what it serves. It is started and stopped with the application.
@@ -45,7 +46,7 @@ class Web:
     """
 
     def __init__(self, service: Service, rules: Rules, largest_body: int = LARGEST_BODY):
-        self._service, self._budget = service, Budget(largest_body)
+        self._service = service
         self.requests = Requests()
         self._watcher = figures.Watcher(service, self.requests)
         self._watching = 0
@@ -71,7 +72,10 @@ class Web:
         ]
         handlers: Any = {Refusal: _refused, HTTPException: _http_error, Exception: _failed}
         inner = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
-        self.app = Guard(Rows(service, inner, largest_body), rules, self.requests)
+        by_rows = Rows(service, inner, largest_body)
+        self._budget = by_rows.budget
+        self.app = Guard(by_rows, rules, self.requests)
+        self.direct = Direct(by_rows, self.app)
 
     def _route(self, path: str, name: str, handler: Handler, method: str = "GET") -> Route:
         async def handle(request: Request) -> Response:
@@ -86,7 +90,7 @@ class Web:
 
         def done(jobs: list[Job]) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
-                loop.call_soon_threadsafe(_resolve, jobs)
+                loop.call_soon_threadsafe(_tell, jobs)
 
         self._service.start(done)
         try:
@@ -197,10 +201,9 @@ class Web:
         return _json(openapi.document())
 
 
-def _resolve(jobs: list[Job]) -> None:
+def _tell(jobs: list[Job]) -> None:
     for job in jobs:
-        if not job.context.done():
-            job.context.set_result(job)
+        job.tell(job)
 
 
 def _json(value: object, status: int = 200) -> Response:

@@ -48,7 +48,7 @@ class Job:
     stream: Stream
     rows: list[Row]
     learn: bool  # whether its rows are answers; otherwise they are questions
-    context: Any = None  # of the one who waits for it
+    tell: Callable[[Job], None]  # called with the job when it is done, by the one who waits for it
     reply: list[dict[str, Any]] | None = None  # one for each row, once it is done
     refusal: Refusal | None = None
 
@@ -94,13 +94,13 @@ class Writer(threading.Thread):
         super().__init__(name="jboost-writer", daemon=True)
         self.health = Health()
         self._log, self._done, self._most, self._reached = log, done, most_features, reached
-        self._queue: queue.SimpleQueue[Job | Work | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[list[Job] | Work | None] = queue.SimpleQueue()
         self._tidied, self._rounds = time.monotonic(), 0  # when, and after how many rounds
 
-    def submit(self, job: Job) -> None:
-        """Hand over a request."""
-        self.health.begun += 1
-        self._queue.put(job)
+    def submit(self, jobs: list[Job]) -> None:
+        """Hand over requests."""
+        self.health.begun += len(jobs)
+        self._queue.put(jobs)
 
     def call(self, work: Work) -> None:
         """Have something done between two rounds; it must not raise."""
@@ -122,10 +122,10 @@ class Writer(threading.Thread):
                 continue
             jobs: list[Job] = []
             rows = 0
-            while isinstance(item, Job):
-                jobs.append(item)
-                rows += len(item.rows)
-                if len(jobs) == MOST_JOBS or rows >= MOST_ROWS:
+            while isinstance(item, list):
+                jobs += item
+                rows += sum(len(job.rows) for job in item)
+                if len(jobs) >= MOST_JOBS or rows >= MOST_ROWS:
                     item = self._tidy
                     break
                 try:
@@ -136,7 +136,7 @@ class Writer(threading.Thread):
                 self._round(jobs)
             if item is None:
                 return
-            if not isinstance(item, Job):
+            if not isinstance(item, list):
                 item()
 
     def _round(self, jobs: list[Job]) -> None:

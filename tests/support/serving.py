@@ -88,9 +88,9 @@ class Local:
         self.service.start(self._done.put)
 
     def do(self, rows: list[Row], learn: bool) -> list[dict[str, Any]]:
-        job = Job(self.stream, rows, learn, threading.Event())
+        job = Job(self.stream, rows, learn, lambda _: None)
         assert self.service.writer is not None
-        self.service.writer.submit(job)
+        self.service.writer.submit([job])
         assert job in self._done.get(timeout=60)
         if job.refusal is not None:
             raise job.refusal
