@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections import deque
 
-from jboost.serving import openapi, rows
+from jboost.serving import openapi, rows, writer
 from jboost.serving.guard import Application, Message, Receive, Send, header, refuse
 from jboost.serving.refusal import Refusal
 from jboost.serving.rows import Body
 from jboost.serving.service import Service
 from jboost.serving.streams import Stream
-from jboost.serving.writer import Job
+from jboost.serving.writer import MOST_JOBS, MOST_ROWS, Job
 
 SLOWEST_BODY = 30.0  # seconds in which a body must have come
 MOST_BYTES = 2**27  # of the bodies of all requests at once
@@ -24,6 +25,7 @@ LARGE = 2**17  # bytes; a larger body is read beside the event loop
 MOST_WAITING = 2000  # requests that may wait for the writer
 SYNONYMS = {"application/jsonl": rows.LINES, "application/json-lines": rows.LINES}
 MEDIA_TYPES = {kind.encode(): kind for kind in rows.KINDS}
+LEARNED = json.dumps(writer.LEARNED).encode()
 SEVERAL = "several models are served here: use /models/NAME/predict and /models/NAME/learn"
 
 log = logging.getLogger("jboost.serving")
@@ -36,7 +38,9 @@ class Rows:
         self._service, self._inner, self.budget = service, inner, Budget(largest_body)
         # By the path: the stream, None where it is not told, and whether rows are answers.
         self._paths: dict[str, tuple[Stream | None, bool]] = {}
-        self._waiting: list[Job] = []  # for the end of this turn of the event loop
+        # Jobs for the writer's next round; what the writer has now, and whether more are under way.
+        self._waiting: deque[Job] = deque()
+        self._at_work, self._called = 0, False
 
     def route(self, path: str) -> tuple[Stream | None, bool] | None:
         """Return the stream of a path and whether its rows are answers; None for other paths."""
@@ -89,17 +93,37 @@ class Rows:
             self.budget.give_back(len(content))
 
     def submit(self, job: Job) -> None:
-        """Let the writer handle a request, with all others of this turn of the event loop."""
-        assert self._service.writer is not None
-        health = self._service.writer.health
-        if health.begun - health.ended + len(self._waiting) >= MOST_WAITING:
+        """Let the writer handle a request, with all others that come until it is free."""
+        if self._at_work + len(self._waiting) >= MOST_WAITING:
             raise Refusal(429, f"{MOST_WAITING:,} requests wait already; try again")
-        if not self._waiting:
-            asyncio.get_running_loop().call_soon(self._hand_over)
         self._waiting.append(job)
+        if not self._at_work:
+            self._soon()
+
+    def tell(self, jobs: list[Job]) -> None:
+        """Tell those who wait for jobs that these are done."""
+        for job in jobs:
+            job.tell(job)
+        self._at_work -= len(jobs)
+        if not self._at_work and self._waiting:
+            self._soon()
+
+    def _soon(self) -> None:
+        """Hand over what waits at the end of the next turn of the event loop.
+
+        By then the clients that were just told may have asked again: a round with all of them takes
+        hardly longer than one with few.
+        """
+        if not self._called:
+            self._called, loop = True, asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, self._hand_over)
 
     def _hand_over(self) -> None:
-        jobs, self._waiting = self._waiting, []
+        jobs, count = list[Job](), 0
+        while self._waiting and len(jobs) < MOST_JOBS and count < MOST_ROWS:
+            jobs.append(self._waiting.popleft())
+            count += len(jobs[-1].rows)
+        self._called, self._at_work = False, len(jobs)
         assert self._service.writer is not None
         self._service.writer.submit(jobs)
 
@@ -180,4 +204,6 @@ def written(body: Body, job: Job) -> tuple[bytes, bytes]:
     if body.kind == rows.LINES:
         text = "".join(f"{json.dumps(reply)}\n" for reply in replies)
         return rows.LINES.encode(), text.encode()
-    return rows.JSON.encode(), json.dumps(replies[0] if body.single else replies).encode()
+    if body.single and job.learn:
+        return b"application/json", LEARNED
+    return b"application/json", json.dumps(replies[0] if body.single else replies).encode()

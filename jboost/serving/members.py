@@ -131,7 +131,7 @@ class Member(NamedTuple):
         state, traces = loop.begin(self.model, self.state, x, d, *fixed, plan=self.plan)
         trace = pieces.joined(traces)
         bounds = trace.observed or {"low": None, "high": None}
-        n = int(np.count_nonzero(~np.isnan(d)))
+        n = len(d) - int(np.isnan(d).sum())
         after = self._replace(state=state, seen=self.seen + n, position=self.position + n)
         return after, Estimates(trace.prediction, bounds["low"], bounds["high"])
 

@@ -55,6 +55,7 @@ class Pending(NamedTuple):
     answers: list[float]
     ids: list[str | None]
     predictions: list[float | None]  # the ones that were returned for the questions
+    texts: list[str]  # the features as JSON; none are needed for answers of the log
 
 
 class Prepared(NamedTuple):
@@ -122,7 +123,7 @@ class Stream:
 
     def check_answers(self, there: Found, rows: Sequence[Row]) -> Pending:
         """Return the answers of a request that are not learned yet, with their features."""
-        found, seen = Pending([], [], [], []), set[str]()
+        found, seen = Pending([], [], [], [], []), set[str]()
         for number, (features, name, answer) in enumerate(rows, 1):
             question = None
             if name is not None:
@@ -135,8 +136,13 @@ class Stream:
                     reason = "it was never asked, has expired, or gave way to newer ones"
                     raise Refusal(404, f"{prefix}there is no open question {shown(name)}: {reason}")
             if features is None and question is not None:
-                features = json.loads(question.features)
-            found.features.append(features or {})
+                text, features = question.features, question.values
+                if features is None:
+                    features = json.loads(text)
+            else:
+                text = COMPACT.encode(features)
+            found.texts.append(text)
+            found.features.append(features)
             found.answers.append(answer)
             found.ids.append(name)
             found.predictions.append(question and question.prediction)
@@ -179,8 +185,9 @@ class Stream:
                 keys += [key for _, of in asked for key in of]
             if not xs:
                 continue
-            x = np.concatenate(xs)
-            d = np.append(learned, np.full(len(x) - len(learned), np.nan))
+            x = xs[0] if len(xs) == 1 else np.concatenate(xs)
+            d = np.full(len(x), np.nan)
+            d[: len(learned)] = learned
             members[label], found = member.run(x, d, keys)
             if leads:
                 n = len(learned)
@@ -236,13 +243,18 @@ def _joined(parts: Sequence[Pending]) -> Pending:
         [answer for p in parts for answer in p.answers],
         [name for p in parts for name in p.ids],
         [prediction for p in parts for prediction in p.predictions],
+        [text for p in parts for text in p.texts],
     )
 
 
 def entry_of(now: Now, pending: Sequence[Pending]) -> Entry:
     """Return what the log keeps of answers that are learned from here on."""
-    rows = [row for p in pending for row in zip(*p, strict=True)]
-    return Entry(now.position, len(rows), COMPACT.encode(rows))
+    rows = [
+        f"[{text},{COMPACT.encode((answer, name, prediction))[1:]}"
+        for p in pending
+        for _, answer, name, prediction, text in zip(*p, strict=True)
+    ]
+    return Entry(now.position, len(rows), f"[{','.join(rows)}]")
 
 
 def _logged(log: Log, stream: str, first: int) -> Iterator[tuple[Any, ...]]:
@@ -253,22 +265,20 @@ def _logged(log: Log, stream: str, first: int) -> Iterator[tuple[Any, ...]]:
 
 def _blocks(rows: Iterator[tuple[Any, ...]]) -> Iterator[Pending]:
     while block := [*islice(rows, REPLAYED)]:
-        yield Pending(*map(list, zip(*block, strict=True)))
+        yield Pending(*map(list, zip(*block, strict=True)), texts=[])
 
 
 def answers_of(position: int, rows: Pending, block: Block) -> list[Answer]:
     """Return answers as the page shows them."""
-    bounds = [block.observed[name].tolist() for name in ("low", "high") if block.observed]
-    bounds = bounds or [[None] * len(rows.answers)] * 2
+    n = len(block.prediction)
+    bounds = [[*map(finite, block.observed[name].tolist())] for name in ("low", "high")
+              if block.observed] or [[None] * n] * 2  # fmt: skip
+    behind = len(rows.answers) - n  # rows that the leader had learned before
+    fields = rows.ids, rows.answers, rows.predictions
+    numbers = range(position + behind + 1, position + behind + n + 1)
+    shown_fields = (field[behind:] for field in fields)
     estimates = block.prediction.tolist()
-    behind = len(rows.answers) - len(estimates)  # rows that the leader had learned before
-    return [
-        Answer(position + behind + i + 1, *found[:-2], *map(finite, found[-2:]))
-        for i, found in enumerate(zip(
-            rows.ids[behind:], rows.answers[behind:], rows.predictions[behind:], estimates,
-            *bounds, strict=True,
-        ))
-    ]  # fmt: skip
+    return [*map(Answer._make, zip(numbers, *shown_fields, estimates, *bounds, strict=True))]
 
 
 def finite(number: float | None) -> float | None:
@@ -288,4 +298,4 @@ def reply_of(row: Row, estimate: tuple[float, ...]) -> dict[str, Any]:
 def question_of(row: Row, estimate: float) -> Question:
     """Return the question that is kept for a row with an id."""
     assert row.id is not None
-    return Question(row.id, COMPACT.encode(row.features), finite(estimate))
+    return Question(row.id, COMPACT.encode(row.features), finite(estimate), row.features)

@@ -72,10 +72,9 @@ class Web:
         ]
         handlers: Any = {Refusal: _refused, HTTPException: _http_error, Exception: _failed}
         inner = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
-        by_rows = Rows(service, inner, largest_body)
-        self._budget = by_rows.budget
-        self.app = Guard(by_rows, rules, self.requests)
-        self.direct = Direct(by_rows, self.app)
+        self._rows = Rows(service, inner, largest_body)
+        self.app = Guard(self._rows, rules, self.requests)
+        self.direct = Direct(self._rows, self.app)
 
     def _route(self, path: str, name: str, handler: Handler, method: str = "GET") -> Route:
         async def handle(request: Request) -> Response:
@@ -90,7 +89,7 @@ class Web:
 
         def done(jobs: list[Job]) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
-                loop.call_soon_threadsafe(_tell, jobs)
+                loop.call_soon_threadsafe(self._rows.tell, jobs)
 
         self._service.start(done)
         try:
@@ -106,7 +105,7 @@ class Web:
 
     async def _promote(self, request: Request) -> Response:
         stream = self._stream(request)
-        content = await body_of(request.scope, request.receive, self._budget)
+        content = await body_of(request.scope, request.receive, self._rows.budget)
         label = None
         if content.strip():
             if "json" not in request.headers.get("content-type", ""):
@@ -199,11 +198,6 @@ class Web:
 
     async def _openapi(self, _request: Request) -> Response:
         return _json(openapi.document())
-
-
-def _tell(jobs: list[Job]) -> None:
-    for job in jobs:
-        job.tell(job)
 
 
 def _json(value: object, status: int = 200) -> Response:
