@@ -48,6 +48,14 @@ class Direct:
 
     def __init__(self, rows: Rows, guard: Guard):
         self.rows, self.guard = rows, guard
+        self._dated: tuple[object, bytes] = None, b""
+
+    def head(self, default: list[tuple[bytes, bytes]]) -> bytes:
+        """Return the head of a reply with JSON up to its length; ``default`` has the date."""
+        if self._dated[0] is not default:
+            headers = (*default, (b"content-type", b"application/json"), *HEADERS)
+            self._dated = default, LINES[HTTPStatus.OK] + _lines(headers) + b"content-length: "
+        return self._dated[1]
 
     def passage(self, connection: Connection) -> Passage | None:
         """Return the passage of a request whose head has come; None if it must go by ASGI."""
@@ -137,25 +145,31 @@ class Passage:
         except Exception:
             self._fail()
         else:
-            headers = ((b"content-type", kind), (b"content-length", b"%d" % len(body)))
-            self._send(200, headers, body)
+            default = self._connection.server_state.default_headers
+            if kind == b"application/json" and self.keep_alive:
+                head = self._direct.head(default) + b"%d\r\n\r\n" % len(body)
+            else:
+                length = (b"content-length", b"%d" % len(body))
+                head = self._head(200, [*default, (b"content-type", kind), length])
+            self._send(200, head + body)
 
     def _fail(self) -> None:
         log.exception("a request failed")
         self._refuse(Refusal(500, "the server failed; its log says why"))
 
     def _refuse(self, refusal: Refusal) -> None:
-        self._send(refusal.status, *refused(refusal))
+        headers, body = refused(refusal)
+        default = self._connection.server_state.default_headers
+        self._send(refusal.status, self._head(refusal.status, [*default, *headers]) + body)
 
-    def _send(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
+    def _head(self, status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
+        closing = () if self.keep_alive else ((b"connection", b"close"),)
+        return LINES[HTTPStatus(status)] + _lines((*headers, *HEADERS, *closing)) + b"\r\n"
+
+    def _send(self, status: int, reply: bytes) -> None:
         connection = self._connection
         if not connection.transport.is_closing():
-            lines = [LINES[HTTPStatus(status)]]
-            for of in (connection.server_state.default_headers, headers, HEADERS):
-                lines += [b"%s: %s\r\n" % pair for pair in of]
-            if not self.keep_alive:
-                lines.append(b"connection: close\r\n")
-            connection.transport.write(b"".join((*lines, b"\r\n", body)))
+            connection.transport.write(reply)
         self._end(status)
         if not self.keep_alive:
             connection.transport.close()
@@ -169,3 +183,7 @@ class Passage:
         self._direct.rows.budget.give_back(self._size)
         taken = time.perf_counter() - self._start
         self._direct.guard.requests.add("learn" if self._learn else "predict", status, taken)
+
+
+def _lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    return b"".join(b"%s: %s\r\n" % header for header in headers)

@@ -29,6 +29,7 @@ from jboost.serving.columns import Numbers, numbers, plain_names
 from jboost.serving.rows import Features
 from jboost.wrappers.intervals import Intervals
 
+PIECE = 256  # rows for which the program has room: with more, each call would clear more memory
 WARMED = (16, 256)  # rows for which a fleet's programs are compiled before any come
 SUMS = ("answers", "squared")  # what is kept for each key: the number of answers, and their errors
 POLICIES = ("impute", "skip", "raise")  # of missing inputs, in a run that is kept
@@ -63,6 +64,7 @@ class Member(NamedTuple):
     key_column: str | None = None  # the column that names the stream of a row; None for one stream
     fleet: Fleet | None = None  # the model for each key; the state is then that of the fleet
     plan: Plan | None = None  # of the program; None before it is compiled
+    placed: Learner | None = None  # the model, with its settings as arrays that JAX need not copy
 
     @property
     def coverage(self) -> float | None:
@@ -87,13 +89,15 @@ class Member(NamedTuple):
                 self.run(x, np.full(n, np.nan), keys)
             return self._replace(dtype=self.fleet.dtype, plain=plain_names(self.columns))
         dtype = np.dtype(float_dtype(self.state))
-        found = self.predict(np.zeros((1, self.columns.width), dtype))
-        if found.prediction.ndim != 1:
-            name = type(self.model).__name__
-            raise ValueError(f"a server predicts a number for a row; this {name} predicts several")
         x, d = np.zeros((1, self.columns.width), dtype), np.zeros(1, dtype)
         plan = loop.plan_for(self.model, self.state, x, d, self.key, self._observe)
-        return self._replace(dtype=dtype, plain=plain_names(self.columns), plan=plan)
+        plan = plan._replace(rows=min(plan.rows, PIECE))
+        member = self._replace(dtype=dtype, plain=plain_names(self.columns), plan=plan)
+        member = member._replace(placed=jax.device_put(self.model))
+        if member.predict(x).prediction.ndim != 1:
+            name = type(self.model).__name__
+            raise ValueError(f"a server predicts a number for a row; this {name} predicts several")
+        return member
 
     @property
     def _observe(self) -> Watch | None:
@@ -128,7 +132,8 @@ class Member(NamedTuple):
         if self.fleet is not None:
             return self._run_fleet(x, d, [*keys])
         fixed = self.key, self._observe
-        state, traces = loop.begin(self.model, self.state, x, d, *fixed, plan=self.plan)
+        model = self.model if self.placed is None else self.placed
+        state, traces = loop.begin(model, self.state, x, d, *fixed, plan=self.plan)
         trace = pieces.joined(traces)
         bounds = trace.observed or {"low": None, "high": None}
         n = len(d) - int(np.isnan(d).sum())

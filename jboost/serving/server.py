@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 import sys
@@ -28,6 +29,7 @@ KEEP_ALIVE = 30  # seconds between two requests
 PATIENCE = 15  # seconds that requests get to end after SIGTERM
 MOST_CONNECTIONS, SPARE_FILES = 4096, 128
 SWITCH = 0.0005  # seconds after which the writer and the event loop let each other compute
+GARBAGE = 20_000  # new objects after which cycles among them are looked for
 BACKLOG = 1024  # connections that wait to be taken
 
 
@@ -193,6 +195,9 @@ def run(web: Web, listening: socket.socket, announce: Callable[[], None]) -> boo
         signal.signal(number, end)
     announce()
     sys.setswitchinterval(SWITCH)
+    # JAX holds so many objects that to look for cycles among them takes longer than a round.
+    gc.freeze()
+    gc.set_threshold(GARBAGE)
     server.run(sockets=[listening])
     return server.started
 

@@ -135,14 +135,13 @@ class Stream:
                     prefix = f"row {number}: " if len(rows) > 1 else ""
                     reason = "it was never asked, has expired, or gave way to newer ones"
                     raise Refusal(404, f"{prefix}there is no open question {shown(name)}: {reason}")
-            if features is None and question is not None:
-                text, features = question.features, question.values
-                if features is None:
-                    features = json.loads(text)
-            else:
+            if features is not None:
                 text = COMPACT.encode(features)
+            else:
+                assert question is not None
+                text, features = question.features, question.values
             found.texts.append(text)
-            found.features.append(features)
+            found.features.append(json.loads(text) if features is None else features)
             found.answers.append(answer)
             found.ids.append(name)
             found.predictions.append(question and question.prediction)
@@ -157,7 +156,8 @@ class Stream:
             behind = pending.features[max(member.position - now.position, 0) :]
             if behind:
                 columns, x, instants = member.numbers(behind)
-                members[label] = member._replace(columns=columns)
+                if columns is not member.columns:
+                    members[label] = member._replace(columns=columns)
                 encoded[label] = x, instants, member.keys(behind)
         return now._replace(members=members), Prepared(pending, encoded)
 
