@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -15,9 +14,10 @@ from jboost.files.columns import Columns
 from jboost.running.blocks import Block
 from jboost.serving import columns as request_columns
 from jboost.serving.accounts import Account, Answer, Served
+from jboost.serving.estimates import Estimates, finite
 from jboost.serving.keys import KeyErrors
 from jboost.serving.log import Entry, Found, Log, Question
-from jboost.serving.members import Estimates, Member
+from jboost.serving.members import Member
 from jboost.serving.refusal import Refusal
 from jboost.serving.rows import Features, Row, shown
 
@@ -155,7 +155,7 @@ class Stream:
             # A member whose checkpoint is newer has learned the first of these before.
             behind = pending.features[max(member.position - now.position, 0) :]
             if behind:
-                columns, x, instants = member.numbers(behind)
+                columns, x, instants, _ = member.numbers(behind)
                 if columns is not member.columns:
                     members[label] = member._replace(columns=columns)
                 encoded[label] = x, instants, member.keys(behind)
@@ -279,20 +279,6 @@ def answers_of(position: int, rows: Pending, block: Block) -> list[Answer]:
     shown_fields = (field[behind:] for field in fields)
     estimates = block.prediction.tolist()
     return [*map(Answer._make, zip(numbers, *shown_fields, estimates, *bounds, strict=True))]
-
-
-def finite(number: float | None) -> float | None:
-    """Return a number that JSON can hold, None for others."""
-    return number if number is not None and math.isfinite(number) else None
-
-
-def reply_of(row: Row, estimate: tuple[float, ...]) -> dict[str, Any]:
-    """Return what the client gets for a row: the prediction, and the interval if there is one."""
-    reply: dict[str, Any] = {} if row.id is None else {"id": row.id}
-    reply["prediction"] = finite(estimate[0])
-    if len(estimate) == 3:
-        reply["interval"] = [finite(estimate[1]), finite(estimate[2])]
-    return reply
 
 
 def question_of(row: Row, estimate: float) -> Question:

@@ -14,12 +14,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from jboost.serving.estimates import Estimates, reply_of
 from jboost.serving.log import Found, Log, Question
-from jboost.serving.members import Estimates
 from jboost.serving.refusal import Refusal
 from jboost.serving.rows import Row
 from jboost.serving.streams import (
@@ -30,7 +31,6 @@ from jboost.serving.streams import (
     Stream,
     entry_of,
     question_of,
-    reply_of,
 )
 
 MOST_JOBS = 256  # requests of a round
@@ -303,14 +303,16 @@ def is_quick(job: Job) -> bool:
 
 def reply(stream: Stream, jobs: list[Job], found: Estimates) -> list[Question]:
     """Give jobs their predictions; return the questions that are to be kept."""
-    arrays = [array.tolist() for array in found if array is not None]
-    estimates = zip(*arrays, strict=True)
-    questions = []
+    n, questions = len(found.prediction), list[Question]()
+    low, high, horizons = (None if a is None else a.tolist() for a in found[1:])
+    bounds = repeat(None, n) if low is None or high is None else zip(low, high, strict=True)
+    rest = bounds, repeat(None, n) if horizons is None else horizons
+    estimates = zip(found.prediction.tolist(), *rest, strict=True)
     for job in jobs:
         job.reply = []
         for row, estimate in zip(job.rows, estimates, strict=False):
-            job.reply.append(reply_of(row, estimate))
+            job.reply.append(reply_of(row, *estimate))
             if row.id is not None:
                 questions.append(question_of(row, estimate[0]))
-    stream.predictions += len(arrays[0])
+    stream.predictions += n
     return questions

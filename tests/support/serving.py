@@ -76,8 +76,10 @@ class Local:
     def __init__(self, folder: Path, model: str = "newton", **options: Any):
         self.messages: list[str] = []
         intervals, key = options.pop("intervals", None), options.pop("key", None)
-        limits = Limits(**options.pop("limits", {}))
+        limits, start = Limits(**options.pop("limits", {})), options.pop("start", None)
         self.service = Service(folder, Options(limits, **options), self.messages.append)
+        if start is not None:
+            self.service.add(*start, {"run": "of the test"})
         if not self.service.streams:
             asked = {"name": model, "settings": {}, "seed": None, "intervals": intervals}
             member = members.anew(**asked | {"key": key})
