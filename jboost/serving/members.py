@@ -36,7 +36,6 @@ from jboost.wrappers.intervals import Intervals
 
 PIECE = 256  # rows for which the program has room: with more, each call would clear more memory
 WARMED = (16, 256)  # rows for which a fleet's programs are compiled before any come
-SUMS = ("answers", "squared")  # what is kept for each key: the number of answers, and their errors
 POLICIES = ("impute", "skip", "raise")  # of missing inputs, in a run that is kept
 
 
@@ -180,13 +179,16 @@ def anew(
     seed: int | None,
     intervals: float | None,
     key: str | None = None,
+    missing: str = "impute",
 ) -> Member:
     """Return a member that has learned nothing: a model of the catalogue, or one for each key."""
     chosen = catalogue.CATALOGUE[catalogue.check_name(name)]
     seeded = {"seed": seed} if seed is not None and "seed" in chosen.settings else {}
-    model = catalogue.resolve(catalogue.named(name, seeded | {**settings}), intervals=intervals)
+    impute = checks.choice("missing", missing, POLICIES) == "impute"
+    model = catalogue.named(name, seeded | {**settings}, impute=impute)
+    model = catalogue.resolve(model, intervals=intervals)
     drawn = jax.random.key(seed or 0) if model.needs_key else None
-    return Member(name, model, drawn, "impute", key_column=key)
+    return Member(name, model, drawn, missing, key_column=key)
 
 
 def from_run(path: Path, position: int = 0) -> tuple[Member, Account, dict[str, Any]]:
@@ -213,51 +215,6 @@ def from_run(path: Path, position: int = 0) -> tuple[Member, Account, dict[str, 
     fixed = name, content.model, content.key, missing, columns, content.state
     member = Member(*fixed, seen, position, bounds=bounds).warm()
     return member, account or Account(name, member.coverage, columns.step), served
-
-
-def from_fleet(
-    path: Path, member: Member, first: Columns
-) -> tuple[Member, Account, dict[str, Any], dict[str, tuple[int, float]]]:
-    """Return what a folder of :func:`save_fleet` holds.
-
-    ``member`` is as it was made anew, and ``first`` are its columns before it had learned. The last
-    value has, for each key, how many answers there were, and the sum of their squared errors.
-    """
-    fleet = Fleet(member.model, first.width, key=member.key)
-    state = fleet.load(path)
-    try:
-        extra = dict(state.position)
-        counts = int(extra["seen"]), int(extra["position"])
-        account, columns = Account.from_dict(extra["account"]), Columns.from_dict(extra["columns"])
-        sums = zip(*(state.columns[name].tolist() for name in SUMS), strict=True)
-        errors = {
-            str(name): (int(n), e) for name, (n, e) in zip(fleet.names(state), sums, strict=True)
-        }
-        served = dict(extra["serving"])
-    except (KeyError, TypeError, ValueError):
-        raise CheckpointError(f"{path} was not written by jboost serve --key") from None
-    member = member._replace(columns=columns, fleet=fleet, state=state)
-    return member._replace(seen=counts[0], position=counts[1]).warm(), account, served, errors
-
-
-def save_fleet(
-    path: Path,
-    member: Member,
-    account: Mapping[str, Any],
-    more: Mapping[str, Any],
-    errors: Mapping[str, tuple[int, float]],
-) -> None:
-    """Write a folder that holds the states of all keys; ``errors`` are as :func:`from_fleet` has.
-
-    It must be called in the thread that learns.
-    """
-    assert member.fleet is not None and member.columns is not None
-    names = map(str, member.fleet.names(member.state))
-    sums = np.array([errors[name] for name in names], np.float64).reshape(-1, 2)
-    extra = {"seen": member.seen, "position": member.position, "account": account}
-    extra |= {"columns": member.columns.as_dict(), "serving": more}
-    columns = {name: sums[:, i].copy() for i, name in enumerate(SUMS)}
-    member.fleet.save(path, member.state, position=extra, columns=columns)
 
 
 def save(path: Path, member: Member, account: Mapping[str, Any], more: Mapping[str, Any]) -> None:

@@ -93,11 +93,15 @@ class Stream:
         if all(member.columns is not None for member in now.members.values()):
             return now
         columns = request_columns.fixed(rows, self.target, most, self.key)
-        log.put(f"columns of {self.name}", json.dumps(columns.as_dict()))
+        self.put_columns(columns, log)
         return with_columns(now, columns)
 
+    def put_columns(self, columns: Columns, log: Log) -> None:
+        """Note in the log which columns the stream begins with."""
+        log.put(f"columns of {self.name}", json.dumps(columns.as_dict()))
+
     def forget_columns(self, log: Log) -> None:
-        """Take back what :meth:`begin` has put into the log."""
+        """Take back what :meth:`put_columns` has noted."""
         log.remove(f"columns of {self.name}")
 
     def _refuse_other(self, now: Now, rows: Sequence[Features]) -> None:

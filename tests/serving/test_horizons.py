@@ -36,7 +36,7 @@ def run_file(folder: Path, *options: str, time: bool = True) -> Path:
 
 def begin(folder: Path, run: Path) -> Local:
     member, account, _ = members.from_run(run)
-    return Local(folder / "state", start=("load", "load", member, account))
+    return Local(folder / "state", start=("load", "load", member, account, {"run": "load"}))
 
 
 def row(i: int, *, time: bool = True) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class Local:
         limits, start = Limits(**options.pop("limits", {})), options.pop("start", None)
         self.service = Service(folder, Options(limits, **options), self.messages.append)
         if start is not None:
-            self.service.add(*start, {"run": "of the test"})
+            self.service.add(*start)
         if not self.service.streams:
             asked = {"name": model, "settings": {}, "seed": None, "intervals": intervals}
             member = members.anew(**asked | {"key": key})
