@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import Array
 
 from jboost import catalogue
 from jboost.checkpoints import checkpoint
@@ -19,9 +18,8 @@ from jboost.commands import horizon_report, options, terminal
 from jboost.commands.horizon_report import Forecasting
 from jboost.commands.outcome import say_columns
 from jboost.commands.terminal import BAD_DATA, FAILED, WRONG_USAGE, CommandError, explaining, say
-from jboost.core import State, checks
+from jboost.core import checks
 from jboost.core.progress import Progress
-from jboost.core.step import Info
 from jboost.files import ahead
 from jboost.files.ahead import Timing
 from jboost.files.columns import Columns
@@ -29,17 +27,11 @@ from jboost.files.encoding import Labels
 from jboost.files.predictions import Predictions
 from jboost.files.sources import Source
 from jboost.forecasts import Forecast
-from jboost.forecasts.bands import half_widths, unbounded
-from jboost.reports.horizons import Horizons
+from jboost.reports.horizons import Horizons, observed
 from jboost.running.stream import StreamRun, run_stream
 from jboost.transforms.calendar import Calendar
 
 BLOCK = 1024  # rows that are run together, at most
-
-
-def observed(state: State, info: Info) -> dict[str, Array]:
-    """Record the bounds that were given for a row, and the half widths of its own forecast."""
-    return {"low": info.low, "high": info.high, "half_width": unbounded(half_widths(state.bands))}
 
 
 def run(args: argparse.Namespace) -> int:

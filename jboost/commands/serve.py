@@ -11,7 +11,8 @@ from jboost.checkpoints import checkpoint
 from jboost.commands import options, terminal
 from jboost.commands.terminal import WRONG_USAGE, CommandError, explaining, option
 from jboost.core import extras
-from jboost.serving import keys, members, service
+from jboost.fleets.shards import MANIFEST
+from jboost.serving import keyed, keys, members, service
 from jboost.serving.accounts import Account
 from jboost.serving.guard import Rules, hosts_for, is_loopback
 from jboost.serving.log import Limits
@@ -29,10 +30,10 @@ replies once that is durable. Nothing that was acknowledged is lost, whenever
 the process ends: the same command again goes on from DIR, to the last bit.
 """
 EPILOG = f"""\
-MODEL.run is a file of jboost run --checkpoint; it is read once, and not
-changed. Without one, a model learns from nothing: the first request fixes the
-columns. A model is called as its file is, or as --model says. The page at /
-shows how the models do, /docs describes the interface.
+MODEL.run is a file of jboost run --checkpoint, or a folder of one with --key;
+it is read once, and not changed. Without one, a model learns from nothing: the
+first request fixes the columns. A model is called as its file is, or as --model
+says. The page at / shows how the models do, /docs describes the interface.
 
 The server listens on this machine only. With another --host every request must
 carry a token, from the environment variable {VARIABLE} or a file.
@@ -141,10 +142,15 @@ def _add(args: argparse.Namespace, opened: Service) -> None:
             path = Path(text)
             name = _name(path)
             if _is_new(opened, name, name, path):
-                member, account, _ = members.from_run(_readable(path))
+                origin, sums = _origin(path) if path.exists() else {}, None
+                if path.is_dir():
+                    member, account, asked, sums = keyed.from_keyed_run(path)
+                    origin["anew"] = asked
+                else:
+                    member, account, _ = members.from_run(_readable(path))
                 member = member._replace(position=0)
                 assert member.columns is not None
-                opened.add(name, member.columns.target, member, account, _origin(path))
+                opened.add(name, member.columns.target, member, account, origin, sums)
     if args.target is not None or args.model is not None:
         _add_anew(args, opened)
     with explaining("a shadow cannot be kept"), options.refusing(terminal.FAILED):
@@ -200,8 +206,11 @@ def _readable(path: Path) -> Path:
     return path
 
 
-def _origin(path: Path) -> dict[str, str]:
-    return {"run": members.digest(path)}
+def _origin(path: Path) -> dict[str, Any]:
+    """Return what tells a kept run from others; that of a model for each key is a folder."""
+    if path.is_dir() and not (path / MANIFEST).exists():
+        raise ValueError(f"{path} is a folder without a run of jboost run --key --checkpoint")
+    return {"run": members.digest(path / MANIFEST if path.is_dir() else path)}
 
 
 def _is_new(opened: Service, stream: str, label: str, path: Path) -> bool:
@@ -209,7 +218,7 @@ def _is_new(opened: Service, stream: str, label: str, path: Path) -> bool:
     before = opened.origin(stream, label)
     if before is None:
         return True
-    if path.exists() and before != _origin(path):
+    if path.exists() and before.get("run") != _origin(path)["run"]:
         text = f"the folder goes on from another {path.name}"
         raise CommandError(f"{text}: pass it by --shadow under another name", WRONG_USAGE)
     return False

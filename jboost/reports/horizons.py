@@ -4,12 +4,21 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
+from jax import Array
 
+from jboost.core.step import Info
+from jboost.forecasts.bands import half_widths, unbounded
+from jboost.forecasts.state import ForecastState
 from jboost.reports.seasons import LONGEST, seasons_of
 from jboost.reports.spans import as_text, from_text
 from jboost.running.blocks import Block
 
 LAST = "last value"
+
+
+def observed(state: ForecastState, info: Info) -> dict[str, Array]:
+    """Record the bounds that were given for a row, and the half widths of its own forecast."""
+    return {"low": info.low, "high": info.high, "half_width": unbounded(half_widths(state.bands))}
 
 
 class Horizons:

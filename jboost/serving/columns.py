@@ -37,6 +37,7 @@ class Numbers(NamedTuple):
     columns: Columns  # with the places of all texts so far
     x: np.ndarray  # (n, width)
     instants: np.ndarray | None  # (n,) times of the rows, datetime64[us]
+    wall: np.ndarray | None = None  # (n,) the same as a clock on the wall shows them
 
 
 def fixed(rows: Sequence[Features], target: str, most: int, key: str | None = None) -> Columns:
@@ -106,7 +107,7 @@ def numbers(
     ``gaps`` says whether values may be missing; ``plain`` is what :func:`plain_names` returned.
     """
     if plain is not None:
-        x, after, instants = _plain(plain, rows, dtype), columns, None
+        x, after, instants, wall = _plain(plain, rows, dtype), columns, None, None
     else:
         encoder = Encoder(columns, dtype, 0.0 if gaps else np.nan, BadRows(None))
         try:
@@ -114,11 +115,12 @@ def numbers(
             found = encoder.encode(RawBlock(table, _place_of(rows)), columns.seen)
         except DataError as error:
             raise bad(error.problem) from None
-        x, after, instants = found.x, encoder.columns, found.labels.instants
+        x, after = found.x, encoder.columns
+        instants, wall = found.labels.instants, found.labels.wall
     if not gaps and not (usable := np.abs(x) < LARGEST).all():
         name = columns.names[int(np.argmin(usable.all(axis=0)))]
         raise bad(f"this model takes no missing or unusable values; there is one in {shown(name)}")
-    return Numbers(after, x, instants)
+    return Numbers(after, x, instants, wall)
 
 
 def _place_of(rows: Sequence[Features]) -> Any:

@@ -1,6 +1,7 @@
 """The two routes that rows come by, ``/predict`` and ``/learn``: most requests are for them.
 
-They are plain ASGI, in front of all other routes: a router would take as long as they do.
+They are plain ASGI, in front of all other routes: a router would take as long as they do. Requests
+with a small body go by :mod:`.direct`, which uses what is here.
 """
 
 from __future__ import annotations
@@ -8,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from typing import Any
+from collections import deque
 
-from jboost.serving import openapi, rows
+from jboost.serving import openapi, rows, writer
 from jboost.serving.guard import Application, Message, Receive, Send, header, refuse
 from jboost.serving.refusal import Refusal
 from jboost.serving.rows import Body
 from jboost.serving.service import Service
 from jboost.serving.streams import Stream
-from jboost.serving.writer import Job
+from jboost.serving.writer import MOST_JOBS, MOST_ROWS, Job
 
 SLOWEST_BODY = 30.0  # seconds in which a body must have come
 MOST_BYTES = 2**27  # of the bodies of all requests at once
@@ -24,6 +25,7 @@ LARGE = 2**17  # bytes; a larger body is read beside the event loop
 MOST_WAITING = 2000  # requests that may wait for the writer
 SYNONYMS = {"application/jsonl": rows.LINES, "application/json-lines": rows.LINES}
 MEDIA_TYPES = {kind.encode(): kind for kind in rows.KINDS}
+LEARNED = json.dumps(writer.LEARNED).encode()
 SEVERAL = "several models are served here: use /models/NAME/predict and /models/NAME/learn"
 
 log = logging.getLogger("jboost.serving")
@@ -33,11 +35,15 @@ class Rows:
     """An ASGI application that answers requests with rows, and leaves others to ``inner``."""
 
     def __init__(self, service: Service, inner: Application, largest_body: int):
-        self._service, self._inner, self._budget = service, inner, Budget(largest_body)
+        self._service, self._inner, self.budget = service, inner, Budget(largest_body)
         # By the path: the stream, None where it is not told, and whether rows are answers.
         self._paths: dict[str, tuple[Stream | None, bool]] = {}
+        # Jobs for the writer's next round; what the writer has now, and whether more are under way.
+        self._waiting: deque[Job] = deque()
+        self._at_work, self._called = 0, False
 
-    def _route(self, path: str) -> tuple[Stream | None, bool] | None:
+    def route(self, path: str) -> tuple[Stream | None, bool] | None:
+        """Return the stream of a path and whether its rows are answers; None for other paths."""
         if not self._paths:
             streams = [*self._service.streams.values()]
             only = streams[0] if len(streams) == 1 else None
@@ -48,7 +54,7 @@ class Rows:
         return self._paths.get(path)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        route = self._route(scope["path"]) if scope["type"] == "http" else None
+        route = self.route(scope["path"]) if scope["type"] == "http" else None
         if route is None or scope["method"] != "POST":
             await self._inner(scope, receive, send)
             return
@@ -57,8 +63,8 @@ class Rows:
         try:
             if stream is None:
                 raise Refusal(404, SEVERAL)
-            kind = _kind(scope)
-            content = await body_of(scope, receive, self._budget)
+            kind = kind_of(scope)
+            content = await body_of(scope, receive, self.budget)
             kind, reply = await self._answer(content, kind, stream, learn=learn)
         except Refusal as refusal:
             await refuse(refusal, send)
@@ -74,29 +80,61 @@ class Rows:
         self, content: bytes, kind: str, stream: Stream, *, learn: bool
     ) -> tuple[bytes, bytes]:
         """Return the media type and the bytes of the reply to a body."""
-        self._budget.take(len(content))
+        self.budget.take(len(content))
         try:
-            body = await _read(content, kind, stream, learn=learn)
-            return _written(body, await self._do(stream, body, learn=learn), learn=learn)
+            if len(content) > LARGE:
+                body = await asyncio.to_thread(read, content, kind, stream, learn=learn)
+            else:
+                body = read(content, kind, stream, learn=learn)
+            future: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
+            self.submit(Job(stream, body.rows, learn, lambda job: _tell(future, job)))
+            return written(body, await future)
         finally:
-            self._budget.give_back(len(content))
+            self.budget.give_back(len(content))
 
-    async def _do(self, stream: Stream, body: Body, *, learn: bool) -> list[dict[str, Any]]:
-        """Let the writer handle a request; return a reply for each row."""
-        writer = self._service.writer
-        assert writer is not None
-        if writer.health.begun - writer.health.ended >= MOST_WAITING:
+    def submit(self, job: Job) -> None:
+        """Let the writer handle a request, with all others that come until it is free."""
+        if self._at_work + len(self._waiting) >= MOST_WAITING:
             raise Refusal(429, f"{MOST_WAITING:,} requests wait already; try again")
-        future = asyncio.get_running_loop().create_future()
-        writer.submit(Job(stream, body.rows, learn, future))
-        job: Job = await future
-        if job.refusal is not None:
-            raise job.refusal
-        return job.reply or []
+        self._waiting.append(job)
+        if not self._at_work:
+            self._soon()
+
+    def tell(self, jobs: list[Job]) -> None:
+        """Tell those who wait for jobs that these are done."""
+        for job in jobs:
+            job.tell(job)
+        self._at_work -= len(jobs)
+        if not self._at_work and self._waiting:
+            self._soon()
+
+    def _soon(self) -> None:
+        """Hand over what waits at the end of the next turn of the event loop.
+
+        By then the clients that were just told may have asked again: a round with all of them takes
+        hardly longer than one with few.
+        """
+        if not self._called:
+            self._called, loop = True, asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, self._hand_over)
+
+    def _hand_over(self) -> None:
+        jobs, count = list[Job](), 0
+        while self._waiting and len(jobs) < MOST_JOBS and count < MOST_ROWS:
+            jobs.append(self._waiting.popleft())
+            count += len(jobs[-1].rows)
+        self._called, self._at_work = False, len(jobs)
+        assert self._service.writer is not None
+        self._service.writer.submit(jobs)
 
 
-def _kind(scope: Message) -> str:
-    """Return the media type of the body."""
+def _tell(future: asyncio.Future[Job], job: Job) -> None:
+    if not future.done():
+        future.set_result(job)
+
+
+def kind_of(scope: Message) -> str:
+    """Return the media type of the body of a request."""
     found = header(scope, b"content-type")
     kind = MEDIA_TYPES.get(found)  # as most clients write it
     if kind is None:
@@ -150,18 +188,22 @@ async def body_of(scope: Message, receive: Receive, budget: Budget) -> bytes:
         budget.give_back(taken)
 
 
-async def _read(content: bytes, kind: str, stream: Stream, *, learn: bool) -> Body:
+def read(content: bytes, kind: str, stream: Stream, *, learn: bool) -> Body:
+    """Return the rows of a body for a stream."""
     names = {"time": stream.time, "target": stream.target, "key": stream.key}
-    if len(content) > LARGE:
-        return await asyncio.to_thread(rows.read, content, kind, learn=learn, **names)
     return rows.read(content, kind, learn=learn, **names)
 
 
-def _written(body: Body, replies: list[dict[str, Any]], *, learn: bool) -> tuple[bytes, bytes]:
-    """Return the media type and the bytes of a reply."""
-    if body.kind == rows.ARROW and not learn:
+def written(body: Body, job: Job) -> tuple[bytes, bytes]:
+    """Return the media type and the bytes of the reply to a job that is done."""
+    if job.refusal is not None:
+        raise job.refusal
+    replies = job.reply or []
+    if body.kind == rows.ARROW and not job.learn:
         return rows.ARROW.encode(), openapi.arrow_of(replies)
     if body.kind == rows.LINES:
         text = "".join(f"{json.dumps(reply)}\n" for reply in replies)
         return rows.LINES.encode(), text.encode()
-    return rows.JSON.encode(), json.dumps(replies[0] if body.single else replies).encode()
+    if body.single and job.learn:
+        return b"application/json", LEARNED
+    return b"application/json", json.dumps(replies[0] if body.single else replies).encode()

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from jboost.serving.estimates import finite
 from jboost.serving.members import Member
 from jboost.serving.metrics import Requests
 from jboost.serving.service import Service
-from jboost.serving.streams import Stream, finite
+from jboost.serving.streams import Stream
 
 ANSWERS = 60  # of the last ones, on the page
 PROBES, MOST_PROBED = 32, 4096  # rows that tell how heavy columns are, and predictions in all
@@ -127,7 +128,7 @@ def weights_of_columns(member: Member, rows: list[dict[str, Any]]) -> list[tuple
     assert member.columns is not None
     inputs = member.columns.inputs
     rows = rows[-max(min(PROBES, MOST_PROBED // (len(inputs) + 1)), 2) :]
-    if len(rows) < 2 or len(inputs) > MOST_PROBED // 4:
+    if len(rows) < 2 or len(inputs) > MOST_PROBED // 4 or member.model.ahead:
         return []
     x, keys = member.numbers(rows).x, member.keys(rows)
     with np.errstate(all="ignore"):

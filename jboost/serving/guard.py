@@ -64,7 +64,7 @@ class Guard:
     """An ASGI application around another: it refuses, times and counts requests."""
 
     def __init__(self, inner: Application, rules: Rules, requests: Requests):
-        self._inner, self._rules, self._requests = inner, rules, requests
+        self._inner, self._rules, self.requests = inner, rules, requests
         self._buckets = Buckets(rules.rate, rules.burst)
         self._token = None if rules.token is None else rules.token.encode()
 
@@ -83,16 +83,16 @@ class Guard:
             await send(message)
 
         try:
-            self._check(scope)
+            self.check(scope)
         except Refusal as refusal:
             await refuse(refusal, reply)
         else:
             await self._inner(scope, receive, reply)
         finally:
             route = scope.get("jboost.route", "other")
-            self._requests.add(route, status, time.perf_counter() - start)
+            self.requests.add(route, status, time.perf_counter() - start)
 
-    def _check(self, scope: Message) -> None:
+    def check(self, scope: Message) -> None:
         """Refuse a request by its first lines alone."""
         client = scope.get("client")
         if not self._buckets.take(client[0] if client else ""):
@@ -118,14 +118,20 @@ def header(scope: Message, name: bytes) -> bytes:
 
 async def refuse(refusal: Refusal, send: Send) -> None:
     """Send the sentence of a refusal."""
+    headers, body = refused(refusal)
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def refused(refusal: Refusal) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """Return the headers and the body that tell a client of a refusal."""
     body = json.dumps({"error": str(refusal)}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if refusal.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     if refusal.status in (429, 503, 507):
         headers.append((b"retry-after", b"1"))
-    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    return headers, body
 
 
 def host_of(header: str) -> str:

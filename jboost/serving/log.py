@@ -15,7 +15,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 FORMAT = 1
 SCHEMA = """
@@ -39,6 +39,7 @@ OPEN = f"SELECT id, features, prediction FROM questions {LISTED}"
 CLOSED = f"SELECT id FROM answered {LISTED}"
 COUNTS = "SELECT stream, count(*) FROM questions GROUP BY stream"
 BUSY = 5.0  # seconds that a reader from outside, such as the sqlite3 shell, may hold the file
+FRESH, SHORT = 10_000, 4096  # questions that need no look-up, and characters of their features
 AT_ONCE = 1000  # rows of a table that are removed in one transaction: more would be felt
 
 
@@ -60,6 +61,7 @@ class Question(NamedTuple):
     id: str
     features: str  # JSON
     prediction: float | None  # the one that was returned; None if it was no number
+    values: dict[str, Any] | None = None  # the features; None where only their text is at hand
 
 
 class Found(NamedTuple):
@@ -103,6 +105,8 @@ class Log:
         # By stream, a number that its open questions do not exceed.
         self._at_most: dict[str, int] = dict(self._db.execute(COUNTS))
         self.dropped = 0  # questions that gave way or expired
+        # Open questions by stream and id that need not be looked up: most answers come soon.
+        self._fresh: dict[tuple[str, str], Question] = {}
 
     def close(self) -> None:
         """Close the file; what was committed stays."""
@@ -123,6 +127,7 @@ class Log:
             yield
             self._db.execute("COMMIT")
         except BaseException:
+            self._fresh.clear()
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
@@ -142,11 +147,15 @@ class Log:
 
     def look_up(self, stream: str, names: Sequence[str]) -> Found:
         """Return what is there of the questions of these ids, in as few statements as can be."""
-        listed = json.dumps(names)
-        found = {row[0]: Question(*row) for row in self._db.execute(OPEN, (stream, listed))}
-        if len(found) == len({*names}):  # what is open was not answered
-            return Found(found, set())
-        return Found(found, {row[0] for row in self._db.execute(CLOSED, (stream, listed))})
+        fresh = ((name, self._fresh.get((stream, name))) for name in names)
+        found = {name: question for name, question in fresh if question is not None}
+        if others := {*names} - found.keys():
+            listed = json.dumps([*others])
+            opened = {row[0]: Question(*row) for row in self._db.execute(OPEN, (stream, listed))}
+            found |= opened
+            if len(opened) < len(others):  # what is open was not answered
+                return Found(found, {row[0] for row in self._db.execute(CLOSED, (stream, listed))})
+        return Found(found, set())
 
     def open(self, stream: str) -> int:
         """Return how many questions of a stream are open."""
@@ -158,7 +167,12 @@ class Log:
         if not questions:
             return
         now = self.clock
-        self._db.executemany(ASK, [(stream, *q, now, stream, q.id) for q in questions])
+        rows = [(stream, *q[:3], now, stream, q.id) for q in questions]
+        asked = self._db.executemany(ASK, rows).rowcount
+        if asked == len(questions):  # otherwise there are some that were answered
+            if len(self._fresh) + asked > FRESH:
+                self._fresh.clear()
+            self._fresh |= {(stream, q.id): q for q in questions if len(q.features) <= SHORT}
         # To count them takes long, so it is done only when there may be too many.
         most = self._at_most.get(stream, 0) + len(questions)
         if most > self._limits.questions:
@@ -168,11 +182,14 @@ class Log:
                 remove = f"DELETE FROM questions WHERE number IN ({oldest})"
                 self._db.execute(remove, (stream, excess))
                 self.dropped, most = self.dropped + excess, self._limits.questions
+                self._fresh.clear()
         self._at_most[stream] = most
 
     def close_questions(self, stream: str, names: Sequence[str]) -> None:
         """Note that the questions of ids were answered, whether they were open or not."""
         pairs, now = [(stream, name) for name in names], self.clock
+        for pair in pairs:
+            self._fresh.pop(pair, None)
         self._db.executemany("DELETE FROM questions WHERE stream = ? AND id = ?", pairs)
         self._db.executemany(
             "INSERT INTO answered (stream, id, answered) VALUES (?, ?, ?)",
@@ -205,6 +222,7 @@ class Log:
             expired = self._remove("questions", "asked", "asked < ?", (oldest,))
             if expired:
                 self.dropped += expired
+                self._fresh.clear()
             last = self._db.execute("SELECT max(number) FROM answered").fetchone()[0] or 0
             surplus = oldest, last - self._limits.answered
             removed += self._remove("answered", "answered", "answered < ? OR number <= ?", surplus)

@@ -16,35 +16,27 @@ from jboost.checkpoints import checkpoint
 from jboost.checkpoints.archive import CheckpointError
 from jboost.core import Key, Learner, State, checks
 from jboost.core.learner import float_dtype
+from jboost.core.step import Observe
 from jboost.engine import loop, pieces
 from jboost.engine.plan import Plan
+from jboost.files.ahead import Timing
 from jboost.files.columns import Columns
 from jboost.fleets.fleet import Fleet
+from jboost.forecasts import Forecast
 from jboost.reports.accounts import Watch
+from jboost.reports.horizons import observed
 from jboost.reports.tally import Tally
 from jboost.running.blocks import Block
 from jboost.running.run import initial
 from jboost.serving.accounts import Account
 from jboost.serving.columns import Numbers, numbers, plain_names
+from jboost.serving.estimates import Estimates, of_forecaster
 from jboost.serving.rows import Features
 from jboost.wrappers.intervals import Intervals
 
+PIECE = 256  # rows for which the program has room: with more, each call would clear more memory
 WARMED = (16, 256)  # rows for which a fleet's programs are compiled before any come
-SUMS = ("answers", "squared")  # what is kept for each key: the number of answers, and their errors
 POLICIES = ("impute", "skip", "raise")  # of missing inputs, in a run that is kept
-
-
-class Estimates(NamedTuple):
-    """What a model says of rows, (n,) each."""
-
-    prediction: np.ndarray
-    low: np.ndarray | None  # None if the model has no intervals
-    high: np.ndarray | None
-
-    def after(self, rows: int) -> Estimates:
-        """Return the estimates without those of the first rows."""
-        low, high = (None if bound is None else bound[rows:] for bound in self[1:])
-        return Estimates(self.prediction[rows:], low, high)
 
 
 class Member(NamedTuple):
@@ -63,11 +55,23 @@ class Member(NamedTuple):
     key_column: str | None = None  # the column that names the stream of a row; None for one stream
     fleet: Fleet | None = None  # the model for each key; the state is then that of the fleet
     plan: Plan | None = None  # of the program; None before it is compiled
+    bounds: bool = False  # whether the bounds of a forecaster are told
+    placed: Learner | None = None  # the model, with its settings as arrays that JAX need not copy
 
     @property
     def coverage(self) -> float | None:
         """The part of the answers that its intervals are to hold; None if it has none."""
-        return float(np.asarray(self.model.coverage)) if isinstance(self.model, Intervals) else None
+        if not isinstance(self.model, Intervals | Forecast):
+            return None
+        told = self.bounds or isinstance(self.model, Intervals)
+        return float(np.asarray(self.model.coverage)) if told else None
+
+    @property
+    def width(self) -> int:
+        """The number of columns of x."""
+        assert self.columns is not None
+        timed = isinstance(self.model, Forecast) and self.model.calendar is not None
+        return self.columns.width + timed
 
     def with_columns(self, columns: Columns) -> Member:
         """Return the member that takes rows of these columns, before it has learned any."""
@@ -87,24 +91,33 @@ class Member(NamedTuple):
                 self.run(x, np.full(n, np.nan), keys)
             return self._replace(dtype=self.fleet.dtype, plain=plain_names(self.columns))
         dtype = np.dtype(float_dtype(self.state))
-        found = self.predict(np.zeros((1, self.columns.width), dtype))
-        if found.prediction.ndim != 1:
+        x, d = np.zeros((1, self.width), dtype), np.zeros(1, dtype)
+        plan = loop.plan_for(self.model, self.state, x, d, self.key, self._observe)
+        plan = plan._replace(rows=min(plan.rows, PIECE))
+        member = self._replace(dtype=dtype, plain=plain_names(self.columns), plan=plan)
+        member = member._replace(placed=jax.device_put(self.model))
+        if member.predict(x).prediction.ndim != 1:
             name = type(self.model).__name__
             raise ValueError(f"a server predicts a number for a row; this {name} predicts several")
-        x, d = np.zeros((1, self.columns.width), dtype), np.zeros(1, dtype)
-        plan = loop.plan_for(self.model, self.state, x, d, self.key, self._observe)
-        return self._replace(dtype=dtype, plain=plain_names(self.columns), plan=plan)
+        return member
 
     @property
-    def _observe(self) -> Watch | None:
+    def _observe(self) -> Observe | None:
         """What is recorded beside the predictions: the bounds of the intervals, if there are."""
+        if isinstance(self.model, Forecast):
+            return observed
         return Watch(intervals=True) if isinstance(self.model, Intervals) else None
 
     def numbers(self, rows: Sequence[Features]) -> Numbers:
         """Return rows as numbers; nothing of it is learned."""
         assert self.columns is not None
         gaps = self.missing == "impute"
-        return numbers(self.columns, rows, self.dtype, gaps=gaps, plain=self.plain)
+        found = numbers(self.columns, rows, self.dtype, gaps=gaps, plain=self.plain)
+        timing = Timing.of(self.columns) if self.width > self.columns.width else None
+        if timing is None or found.wall is None:
+            return found
+        x = np.column_stack([timing.numbers(found.wall), found.x]).astype(self.dtype)
+        return found._replace(x=x)
 
     def keys(self, rows: Sequence[Features]) -> list[str]:
         """Return the keys of rows; none where there is one stream."""
@@ -128,11 +141,14 @@ class Member(NamedTuple):
         if self.fleet is not None:
             return self._run_fleet(x, d, [*keys])
         fixed = self.key, self._observe
-        state, traces = loop.begin(self.model, self.state, x, d, *fixed, plan=self.plan)
-        trace = pieces.joined(traces)
-        bounds = trace.observed or {"low": None, "high": None}
-        n = int(np.count_nonzero(~np.isnan(d)))
+        model = self.model if self.placed is None else self.placed
+        state, traces = loop.begin(model, self.state, x, d, *fixed, plan=self.plan)
+        trace, answered = pieces.joined(traces), ~np.isnan(d)
+        n = int(answered.sum())
         after = self._replace(state=state, seen=self.seen + n, position=self.position + n)
+        if self.model.ahead:
+            return after, of_forecaster(trace, answered, bounds=self.bounds)
+        bounds = trace.observed or {"low": None, "high": None}
         return after, Estimates(trace.prediction, bounds["low"], bounds["high"])
 
     def _run_fleet(self, x: np.ndarray, d: np.ndarray, keys: list[str]) -> tuple[Member, Estimates]:
@@ -163,13 +179,16 @@ def anew(
     seed: int | None,
     intervals: float | None,
     key: str | None = None,
+    missing: str = "impute",
 ) -> Member:
     """Return a member that has learned nothing: a model of the catalogue, or one for each key."""
     chosen = catalogue.CATALOGUE[catalogue.check_name(name)]
     seeded = {"seed": seed} if seed is not None and "seed" in chosen.settings else {}
-    model = catalogue.resolve(catalogue.named(name, seeded | {**settings}), intervals=intervals)
+    impute = checks.choice("missing", missing, POLICIES) == "impute"
+    model = catalogue.named(name, seeded | {**settings}, impute=impute)
+    model = catalogue.resolve(model, intervals=intervals)
     drawn = jax.random.key(seed or 0) if model.needs_key else None
-    return Member(name, model, drawn, "impute", key_column=key)
+    return Member(name, model, drawn, missing, key_column=key)
 
 
 def from_run(path: Path, position: int = 0) -> tuple[Member, Account, dict[str, Any]]:
@@ -182,60 +201,20 @@ def from_run(path: Path, position: int = 0) -> tuple[Member, Account, dict[str, 
         saved = content.extra["caller"]
         columns = Columns.from_dict(saved["columns"])
         missing = checks.choice("missing", saved["missing"], POLICIES)
-        name = catalogue.check_name(saved["name"])
+        ahead, bounds = content.model.ahead, bool(saved.get("intervals"))
+        name = str(saved["name"]) if ahead else catalogue.check_name(saved["name"])
         seen = checks.whole("position", content.position, at_least=0)
-        account = Account.from_dict(saved)
+        account = None if ahead and "tally" not in saved else Account.from_dict(saved)
         served = dict(content.extra.get("serving", {}))
         position = checks.whole("position", served.get("position", position), at_least=0)
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(f"{path} was not written by jboost run --checkpoint") from None
+    if isinstance(content.model, Forecast) and content.model.known:
+        advice = "a request has none; run it again without --known"
+        raise CheckpointError(f"{path} has columns that are known in advance (--known): {advice}")
     fixed = name, content.model, content.key, missing, columns, content.state
-    return Member(*fixed, seen, position).warm(), account, served
-
-
-def from_fleet(
-    path: Path, member: Member, first: Columns
-) -> tuple[Member, Account, dict[str, Any], dict[str, tuple[int, float]]]:
-    """Return what a folder of :func:`save_fleet` holds.
-
-    ``member`` is as it was made anew, and ``first`` are its columns before it had learned. The last
-    value has, for each key, how many answers there were, and the sum of their squared errors.
-    """
-    fleet = Fleet(member.model, first.width, key=member.key)
-    state = fleet.load(path)
-    try:
-        extra = dict(state.position)
-        counts = int(extra["seen"]), int(extra["position"])
-        account, columns = Account.from_dict(extra["account"]), Columns.from_dict(extra["columns"])
-        sums = zip(*(state.columns[name].tolist() for name in SUMS), strict=True)
-        errors = {
-            str(name): (int(n), e) for name, (n, e) in zip(fleet.names(state), sums, strict=True)
-        }
-        served = dict(extra["serving"])
-    except (KeyError, TypeError, ValueError):
-        raise CheckpointError(f"{path} was not written by jboost serve --key") from None
-    member = member._replace(columns=columns, fleet=fleet, state=state)
-    return member._replace(seen=counts[0], position=counts[1]).warm(), account, served, errors
-
-
-def save_fleet(
-    path: Path,
-    member: Member,
-    account: Mapping[str, Any],
-    more: Mapping[str, Any],
-    errors: Mapping[str, tuple[int, float]],
-) -> None:
-    """Write a folder that holds the states of all keys; ``errors`` are as :func:`from_fleet` has.
-
-    It must be called in the thread that learns.
-    """
-    assert member.fleet is not None and member.columns is not None
-    names = map(str, member.fleet.names(member.state))
-    sums = np.array([errors[name] for name in names], np.float64).reshape(-1, 2)
-    extra = {"seen": member.seen, "position": member.position, "account": account}
-    extra |= {"columns": member.columns.as_dict(), "serving": more}
-    columns = {name: sums[:, i].copy() for i, name in enumerate(SUMS)}
-    member.fleet.save(path, member.state, position=extra, columns=columns)
+    member = Member(*fixed, seen, position, bounds=bounds).warm()
+    return member, account or Account(name, member.coverage, columns.step), served
 
 
 def save(path: Path, member: Member, account: Mapping[str, Any], more: Mapping[str, Any]) -> None:
@@ -249,10 +228,11 @@ def save(path: Path, member: Member, account: Mapping[str, Any], more: Mapping[s
     totals = {"skipped": 0, "scored": tally.scored, "squared_error": error}
     of_run = {"missing": member.missing, "name": member.called, "file": "-", "begins": member.seen}
     of_run |= {"bad": 0, "predictions": None, "columns": member.columns.as_dict()}
+    of_run["intervals"] = member.bounds
     serving = {**more, "position": member.position}
     checkpoint.save(
         path, member.model, member.state, member.key, position=member.seen,
-        num_features=member.columns.width, supply_model=True,
+        num_features=member.width, supply_model=True,
         extra={"stream": totals, "caller": {**account, **of_run}, "serving": serving},
     )  # fmt: skip
 

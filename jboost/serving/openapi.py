@@ -25,6 +25,8 @@ FEATURES = {
     "additionalProperties": VALUE,
     "description": "values by column; null, or left out, where one is missing",
 }
+ESTIMATE = {"type": ["number", "null"]}
+INTERVAL = {"type": "array", "items": ESTIMATE, "minItems": 2, "maxItems": 2}
 ANSWER = {"type": "number", "description": "what the target turned out to be"}
 SCHEMAS: dict[str, Any] = {
     "Question": {
@@ -44,8 +46,17 @@ SCHEMAS: dict[str, Any] = {
         "type": "object",
         "properties": {
             "id": {"type": "string"},
-            "prediction": {"type": ["number", "null"]},
-            "interval": {"type": "array", "items": {"type": ["number", "null"]}},
+            "prediction": ESTIMATE,
+            "interval": INTERVAL,
+            "horizons": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"prediction": ESTIMATE, "interval": INTERVAL},
+                    "required": ["prediction"],
+                },
+                "description": "of a forecaster: the next rows, the nearest first",
+            },
         },
         "required": ["prediction"],
     },
@@ -180,7 +191,7 @@ def page() -> str:
 
 
 def arrow_of(replies: list[dict[str, Any]]) -> bytes:
-    """Return predictions as an Arrow stream, with ids and bounds where there are any."""
+    """Return predictions as an Arrow stream, with ids, bounds and horizons where there are any."""
     pa, ipc = extras.need("pyarrow", "io"), extras.need("pyarrow.ipc", "io")
     columns = {"prediction": pa.array([r["prediction"] for r in replies], pa.float64())}
     if any("id" in reply for reply in replies):
@@ -188,6 +199,8 @@ def arrow_of(replies: list[dict[str, Any]]) -> bytes:
     if "interval" in replies[0]:
         for i, name in enumerate(("lower", "upper")):
             columns[name] = pa.array([reply["interval"][i] for reply in replies], pa.float64())
+    if "horizons" in replies[0]:
+        columns["horizons"] = pa.array([reply["horizons"] for reply in replies])
     table, sink = pa.table(columns), pa.BufferOutputStream()
     with ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

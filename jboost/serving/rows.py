@@ -21,6 +21,12 @@ MOST_ROWS = 10_000  # of a request
 LONGEST_ID, LONGEST_NAME, LONGEST_TEXT = 200, 200, 1000  # characters
 ASKED = ("id", "time", "features")
 ANSWERED = (*ASKED, "answer")
+# The fields of a row, by whether it has an answer, and whether a key.
+ALLOWED = {
+    (learn, keyed): dict.fromkeys((*(ANSWERED if learn else ASKED), *(("key",) if keyed else ())))
+    for learn in (False, True)
+    for keyed in (False, True)
+}
 PLAIN = frozenset({float, int, bool, type(None)})
 
 
@@ -103,8 +109,8 @@ def _row(fields: object, learn: bool, time: str, key: str | None, prefix: str) -
     """Return one row; ``prefix`` says in a sentence which one is wrong."""
     if not isinstance(fields, dict):
         raise bad(f"{prefix}a row must be a JSON object; got {shown(fields)}")
-    allowed = (*(ANSWERED if learn else ASKED), *(() if key is None else ("key",)))
-    if not fields.keys() <= {*allowed}:
+    allowed = ALLOWED[learn, key is not None]
+    if not allowed.keys() >= fields.keys():
         if "key" in fields:
             raise bad(f"{prefix}this server keeps no model for each key; leave out 'key'")
         odd = next(name for name in fields if name not in allowed)

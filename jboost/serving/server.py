@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from jboost.core import extras
+from jboost.serving.direct import Direct, Passage
 from jboost.serving.web import Web
 
 uvicorn = extras.need("uvicorn", "serve")
@@ -27,6 +29,7 @@ KEEP_ALIVE = 30  # seconds between two requests
 PATIENCE = 15  # seconds that requests get to end after SIGTERM
 MOST_CONNECTIONS, SPARE_FILES = 4096, 128
 SWITCH = 0.0005  # seconds after which the writer and the event loop let each other compute
+GARBAGE = 20_000  # new objects after which cycles among them are looked for
 BACKLOG = 1024  # connections that wait to be taken
 
 
@@ -34,12 +37,16 @@ class Protocol(HttpToolsProtocol):
     """A connection that is closed if its client says nothing, or does not read.
 
     When there are too many, the one that has been silent for longest gives way to a new one.
+    Requests that :class:`Direct` can take go that way, all others by ASGI.
     """
 
+    direct: ClassVar[Direct]
     most: ClassVar[int] = MOST_CONNECTIONS
     connections: ClassVar[int] = 0
     # Those whose request has not come, and since when; the oldest come first.
     silent: ClassVar[dict[Protocol, float]] = {}
+    # Those that wait for another request after one that went directly, likewise.
+    idle: ClassVar[dict[Protocol, float]] = {}
     _stuck: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -53,6 +60,7 @@ class Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         Protocol.connections -= 1
+        Protocol.idle.pop(self, None)
         self._head_came()
         if self._stuck is not None:
             self._stuck.cancel()
@@ -60,13 +68,34 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Begin to wait for the rest of the head."""
+        Protocol.idle.pop(self, None)
         self._await_head()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Stop waiting."""
+        """Stop waiting, and choose how the request goes."""
         self._head_came()
-        super().on_headers_complete()
+        passage = None
+        if (self.cycle is None or self.cycle.response_complete) and not self.flow.write_paused:
+            passage = self.direct.passage(self)
+        if passage is None:
+            super().on_headers_complete()
+        else:
+            self.cycle: Any = passage
+
+    def data_received(self, data: bytes) -> None:
+        """Read what has come; begin to wait for the rest of a body."""
+        super().data_received(data)
+        if isinstance(self.cycle, Passage):
+            self.cycle.wait_for_the_rest(self.loop)
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for another request, without a timer if there was none."""
+        if not isinstance(self.cycle, Passage) or self.pipeline:
+            super().on_response_complete()
+        elif not self.transport.is_closing():
+            self.server_state.total_requests += 1
+            Protocol.idle[self] = self.loop.time()
 
     def pause_writing(self) -> None:
         """Begin to wait for the client to read."""
@@ -88,10 +117,11 @@ class Protocol(HttpToolsProtocol):
     @staticmethod
     def sweep(now: float) -> None:
         """Close the connections that have been silent for too long."""
-        for connection, since in [*Protocol.silent.items()]:
-            if now - since < SILENCE:
-                break
-            connection.transport.abort()
+        for waiting, longest in ((Protocol.silent, SILENCE), (Protocol.idle, KEEP_ALIVE)):
+            for connection, since in [*waiting.items()]:
+                if now - since < longest:
+                    break
+                connection.transport.abort()
 
 
 class Server(uvicorn.Server):
@@ -130,9 +160,13 @@ def bind(host: str, port: int) -> socket.socket:
 def server_of(web: Web) -> Server:
     """Return the server of an application; ``run(sockets=…)`` makes it serve."""
     Protocol.most = _most_connections()
+
+    class Connection(Protocol):
+        direct = web.direct
+
     config = uvicorn.Config(
         web.app,
-        http=Protocol,
+        http=Connection,
         ws="none",
         lifespan="on",
         log_level="error",
@@ -161,6 +195,9 @@ def run(web: Web, listening: socket.socket, announce: Callable[[], None]) -> boo
         signal.signal(number, end)
     announce()
     sys.setswitchinterval(SWITCH)
+    # JAX holds so many objects that to look for cycles among them takes longer than a round.
+    gc.freeze()
+    gc.set_threshold(GARBAGE)
     server.run(sockets=[listening])
     return server.started
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from jboost.checkpoints import atomic
 from jboost.files.columns import Columns
-from jboost.serving import keys, members
+from jboost.serving import keyed, keys, members
 from jboost.serving.accounts import Account, Served
 from jboost.serving.changes import Changes
 from jboost.serving.keys import KeyErrors
@@ -119,7 +119,7 @@ class Service:
         member = members.anew(**origin["anew"])
         folder = path.with_suffix(".fleet")
         if columns is not None and folder.exists():
-            member, account, more, sums = members.from_fleet(folder, member, columns)
+            member, account, more, sums = keyed.from_fleet(folder, member, columns)
             errors.update(sums)
             return member, account, more
         return member, Account(label, member.coverage), {}
@@ -127,11 +127,20 @@ class Service:
     def _path(self, stream: str, label: str) -> Path:
         return self._folder / f"{stream}.{label}.run"
 
-    def add(self, name: str, target: str, member: Member, account: Account, origin: Origin) -> None:
-        """Begin a stream with one model, which is called as the stream is."""
+    def add(
+        self, name: str, target: str, member: Member, account: Account, origin: Origin,
+        errors: keyed.Sums | None = None,
+    ) -> None:  # fmt: skip
+        """Begin a stream with one model, which is called as the stream is.
+
+        ``errors`` are those of its keys, where it comes from a run that has some.
+        """
         now = Now({name: member}, name, member.position)
         stream = Stream(name, target, now, {name: account})
-        stream.errors.most = self.options.most_keys
+        stream.errors = KeyErrors({**errors} if errors else None, self.options.most_keys)
+        if member.fleet is not None and member.columns is not None:
+            with self.log.transaction():
+                stream.put_columns(member.columns, self.log)
         self._origins[name] = {name: origin}
         self._begin(stream, name)
 
@@ -271,7 +280,7 @@ class Service:
                     members.save(path, member, accounts[label], more)
                 else:
                     path, sums = path.with_suffix(".fleet"), stream.errors.sums
-                    members.save_fleet(path, member, accounts[label], more, sums)
+                    keyed.save_fleet(path, member, accounts[label], more, sums)
             except OSError as error:
                 self._say(f"{stream.name}: {error.strerror or error}; the log keeps what is new")
                 return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -15,9 +14,10 @@ from jboost.files.columns import Columns
 from jboost.running.blocks import Block
 from jboost.serving import columns as request_columns
 from jboost.serving.accounts import Account, Answer, Served
+from jboost.serving.estimates import Estimates, finite
 from jboost.serving.keys import KeyErrors
 from jboost.serving.log import Entry, Found, Log, Question
-from jboost.serving.members import Estimates, Member
+from jboost.serving.members import Member
 from jboost.serving.refusal import Refusal
 from jboost.serving.rows import Features, Row, shown
 
@@ -55,6 +55,7 @@ class Pending(NamedTuple):
     answers: list[float]
     ids: list[str | None]
     predictions: list[float | None]  # the ones that were returned for the questions
+    texts: list[str]  # the features as JSON; none are needed for answers of the log
 
 
 class Prepared(NamedTuple):
@@ -92,11 +93,15 @@ class Stream:
         if all(member.columns is not None for member in now.members.values()):
             return now
         columns = request_columns.fixed(rows, self.target, most, self.key)
-        log.put(f"columns of {self.name}", json.dumps(columns.as_dict()))
+        self.put_columns(columns, log)
         return with_columns(now, columns)
 
+    def put_columns(self, columns: Columns, log: Log) -> None:
+        """Note in the log which columns the stream begins with."""
+        log.put(f"columns of {self.name}", json.dumps(columns.as_dict()))
+
     def forget_columns(self, log: Log) -> None:
-        """Take back what :meth:`begin` has put into the log."""
+        """Take back what :meth:`put_columns` has noted."""
         log.remove(f"columns of {self.name}")
 
     def _refuse_other(self, now: Now, rows: Sequence[Features]) -> None:
@@ -122,7 +127,7 @@ class Stream:
 
     def check_answers(self, there: Found, rows: Sequence[Row]) -> Pending:
         """Return the answers of a request that are not learned yet, with their features."""
-        found, seen = Pending([], [], [], []), set[str]()
+        found, seen = Pending([], [], [], [], []), set[str]()
         for number, (features, name, answer) in enumerate(rows, 1):
             question = None
             if name is not None:
@@ -134,9 +139,13 @@ class Stream:
                     prefix = f"row {number}: " if len(rows) > 1 else ""
                     reason = "it was never asked, has expired, or gave way to newer ones"
                     raise Refusal(404, f"{prefix}there is no open question {shown(name)}: {reason}")
-            if features is None and question is not None:
-                features = json.loads(question.features)
-            found.features.append(features or {})
+            if features is not None:
+                text = COMPACT.encode(features)
+            else:
+                assert question is not None
+                text, features = question.features, question.values
+            found.texts.append(text)
+            found.features.append(json.loads(text) if features is None else features)
             found.answers.append(answer)
             found.ids.append(name)
             found.predictions.append(question and question.prediction)
@@ -150,8 +159,9 @@ class Stream:
             # A member whose checkpoint is newer has learned the first of these before.
             behind = pending.features[max(member.position - now.position, 0) :]
             if behind:
-                columns, x, instants = member.numbers(behind)
-                members[label] = member._replace(columns=columns)
+                columns, x, instants, _ = member.numbers(behind)
+                if columns is not member.columns:
+                    members[label] = member._replace(columns=columns)
                 encoded[label] = x, instants, member.keys(behind)
         return now._replace(members=members), Prepared(pending, encoded)
 
@@ -179,8 +189,9 @@ class Stream:
                 keys += [key for _, of in asked for key in of]
             if not xs:
                 continue
-            x = np.concatenate(xs)
-            d = np.append(learned, np.full(len(x) - len(learned), np.nan))
+            x = xs[0] if len(xs) == 1 else np.concatenate(xs)
+            d = np.full(len(x), np.nan)
+            d[: len(learned)] = learned
             members[label], found = member.run(x, d, keys)
             if leads:
                 n = len(learned)
@@ -236,13 +247,18 @@ def _joined(parts: Sequence[Pending]) -> Pending:
         [answer for p in parts for answer in p.answers],
         [name for p in parts for name in p.ids],
         [prediction for p in parts for prediction in p.predictions],
+        [text for p in parts for text in p.texts],
     )
 
 
 def entry_of(now: Now, pending: Sequence[Pending]) -> Entry:
     """Return what the log keeps of answers that are learned from here on."""
-    rows = [row for p in pending for row in zip(*p, strict=True)]
-    return Entry(now.position, len(rows), COMPACT.encode(rows))
+    rows = [
+        f"[{text},{COMPACT.encode((answer, name, prediction))[1:]}"
+        for p in pending
+        for _, answer, name, prediction, text in zip(*p, strict=True)
+    ]
+    return Entry(now.position, len(rows), f"[{','.join(rows)}]")
 
 
 def _logged(log: Log, stream: str, first: int) -> Iterator[tuple[Any, ...]]:
@@ -253,39 +269,23 @@ def _logged(log: Log, stream: str, first: int) -> Iterator[tuple[Any, ...]]:
 
 def _blocks(rows: Iterator[tuple[Any, ...]]) -> Iterator[Pending]:
     while block := [*islice(rows, REPLAYED)]:
-        yield Pending(*map(list, zip(*block, strict=True)))
+        yield Pending(*map(list, zip(*block, strict=True)), texts=[])
 
 
 def answers_of(position: int, rows: Pending, block: Block) -> list[Answer]:
     """Return answers as the page shows them."""
-    bounds = [block.observed[name].tolist() for name in ("low", "high") if block.observed]
-    bounds = bounds or [[None] * len(rows.answers)] * 2
+    n = len(block.prediction)
+    bounds = [[*map(finite, block.observed[name].tolist())] for name in ("low", "high")
+              if block.observed] or [[None] * n] * 2  # fmt: skip
+    behind = len(rows.answers) - n  # rows that the leader had learned before
+    fields = rows.ids, rows.answers, rows.predictions
+    numbers = range(position + behind + 1, position + behind + n + 1)
+    shown_fields = (field[behind:] for field in fields)
     estimates = block.prediction.tolist()
-    behind = len(rows.answers) - len(estimates)  # rows that the leader had learned before
-    return [
-        Answer(position + behind + i + 1, *found[:-2], *map(finite, found[-2:]))
-        for i, found in enumerate(zip(
-            rows.ids[behind:], rows.answers[behind:], rows.predictions[behind:], estimates,
-            *bounds, strict=True,
-        ))
-    ]  # fmt: skip
-
-
-def finite(number: float | None) -> float | None:
-    """Return a number that JSON can hold, None for others."""
-    return number if number is not None and math.isfinite(number) else None
-
-
-def reply_of(row: Row, estimate: tuple[float, ...]) -> dict[str, Any]:
-    """Return what the client gets for a row: the prediction, and the interval if there is one."""
-    reply: dict[str, Any] = {} if row.id is None else {"id": row.id}
-    reply["prediction"] = finite(estimate[0])
-    if len(estimate) == 3:
-        reply["interval"] = [finite(estimate[1]), finite(estimate[2])]
-    return reply
+    return [*map(Answer._make, zip(numbers, *shown_fields, estimates, *bounds, strict=True))]
 
 
 def question_of(row: Row, estimate: float) -> Question:
     """Return the question that is kept for a row with an id."""
     assert row.id is not None
-    return Question(row.id, COMPACT.encode(row.features), finite(estimate))
+    return Question(row.id, COMPACT.encode(row.features), finite(estimate), row.features)

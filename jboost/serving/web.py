@@ -11,7 +11,8 @@ from typing import Any
 
 from jboost.core import extras
 from jboost.serving import figures, metrics, openapi, rows
-from jboost.serving.exchange import Budget, Rows, body_of
+from jboost.serving.direct import Direct
+from jboost.serving.exchange import Rows, body_of
 from jboost.serving.guard import Guard, Rules
 from jboost.serving.metrics import Requests
 from jboost.serving.refusal import Refusal, bad
@@ -36,7 +37,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Web:
-    """The application: ``app`` is what a server of ASGI runs.
+    """The application: ``app`` is what a server of ASGI runs, ``direct`` the way around it.
 
     Args:
       service: what it serves. It is started and stopped with the application.
@@ -45,7 +46,7 @@ class Web:
     """
 
     def __init__(self, service: Service, rules: Rules, largest_body: int = LARGEST_BODY):
-        self._service, self._budget = service, Budget(largest_body)
+        self._service = service
         self.requests = Requests()
         self._watcher = figures.Watcher(service, self.requests)
         self._watching = 0
@@ -71,7 +72,9 @@ class Web:
         ]
         handlers: Any = {Refusal: _refused, HTTPException: _http_error, Exception: _failed}
         inner = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
-        self.app = Guard(Rows(service, inner, largest_body), rules, self.requests)
+        self._rows = Rows(service, inner, largest_body)
+        self.app = Guard(self._rows, rules, self.requests)
+        self.direct = Direct(self._rows, self.app)
 
     def _route(self, path: str, name: str, handler: Handler, method: str = "GET") -> Route:
         async def handle(request: Request) -> Response:
@@ -86,7 +89,7 @@ class Web:
 
         def done(jobs: list[Job]) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
-                loop.call_soon_threadsafe(_resolve, jobs)
+                loop.call_soon_threadsafe(self._rows.tell, jobs)
 
         self._service.start(done)
         try:
@@ -102,7 +105,7 @@ class Web:
 
     async def _promote(self, request: Request) -> Response:
         stream = self._stream(request)
-        content = await body_of(request.scope, request.receive, self._budget)
+        content = await body_of(request.scope, request.receive, self._rows.budget)
         label = None
         if content.strip():
             if "json" not in request.headers.get("content-type", ""):
@@ -195,12 +198,6 @@ class Web:
 
     async def _openapi(self, _request: Request) -> Response:
         return _json(openapi.document())
-
-
-def _resolve(jobs: list[Job]) -> None:
-    for job in jobs:
-        if not job.context.done():
-            job.context.set_result(job)
 
 
 def _json(value: object, status: int = 200) -> Response:

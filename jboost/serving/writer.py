@@ -12,14 +12,15 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from jboost.serving.estimates import Estimates, reply_of
 from jboost.serving.log import Found, Log, Question
-from jboost.serving.members import Estimates
 from jboost.serving.refusal import Refusal
 from jboost.serving.rows import Row
 from jboost.serving.streams import (
@@ -30,7 +31,6 @@ from jboost.serving.streams import (
     Stream,
     entry_of,
     question_of,
-    reply_of,
 )
 
 MOST_JOBS = 256  # requests of a round
@@ -48,7 +48,7 @@ class Job:
     stream: Stream
     rows: list[Row]
     learn: bool  # whether its rows are answers; otherwise they are questions
-    context: Any = None  # of the one who waits for it
+    tell: Callable[[Job], None]  # called with the job when it is done, by the one who waits for it
     reply: list[dict[str, Any]] | None = None  # one for each row, once it is done
     refusal: Refusal | None = None
 
@@ -64,14 +64,15 @@ class Health:
     ended: int = 0  # jobs that are done
 
 
-@dataclass(eq=False)
-class Round:
-    """What a transaction has made so far, by the names of streams."""
+class Taken(NamedTuple):
+    """What a transaction has to do for one stream."""
 
-    there: dict[str, Found] = field(default_factory=dict)  # questions that are answered
-    now: dict[str, Now] = field(default_factory=dict)
-    prepared: dict[str, list[Prepared]] = field(default_factory=dict)
-    counted: dict[str, Counted] = field(default_factory=dict)
+    now: Now  # with places for the texts of the answers
+    answers: list[Prepared]
+    questions: list[tuple[list[Job], Asked]]
+
+
+Draft = list[tuple[Stream, Now, Counted | None]]  # what is seen once a transaction is durable
 
 
 class Writer(threading.Thread):
@@ -94,13 +95,13 @@ class Writer(threading.Thread):
         super().__init__(name="jboost-writer", daemon=True)
         self.health = Health()
         self._log, self._done, self._most, self._reached = log, done, most_features, reached
-        self._queue: queue.SimpleQueue[Job | Work | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[list[Job] | Work | None] = queue.SimpleQueue()
         self._tidied, self._rounds = time.monotonic(), 0  # when, and after how many rounds
 
-    def submit(self, job: Job) -> None:
-        """Hand over a request."""
-        self.health.begun += 1
-        self._queue.put(job)
+    def submit(self, jobs: list[Job]) -> None:
+        """Hand over requests."""
+        self.health.begun += len(jobs)
+        self._queue.put(jobs)
 
     def call(self, work: Work) -> None:
         """Have something done between two rounds; it must not raise."""
@@ -122,10 +123,10 @@ class Writer(threading.Thread):
                 continue
             jobs: list[Job] = []
             rows = 0
-            while isinstance(item, Job):
-                jobs.append(item)
-                rows += len(item.rows)
-                if len(jobs) == MOST_JOBS or rows >= MOST_ROWS:
+            while isinstance(item, list):
+                jobs += item
+                rows += sum(len(job.rows) for job in item)
+                if len(jobs) >= MOST_JOBS or rows >= MOST_ROWS:
                     item = self._tidy
                     break
                 try:
@@ -136,19 +137,20 @@ class Writer(threading.Thread):
                 self._round(jobs)
             if item is None:
                 return
-            if not isinstance(item, Job):
+            if not isinstance(item, list):
                 item()
 
     def _round(self, jobs: list[Job]) -> None:
         """Handle requests as one transaction."""
         self.health.rounds += 1
-        draft = Round()
+        draft: Draft = []
         try:
             if all(map(is_quick, jobs)):
                 self._predict(jobs)
             else:
                 with self._log.transaction():
-                    self._handle(jobs, draft)
+                    for stream, of in by_stream(jobs):
+                        self._handle(stream, of, draft)
                 self.health.trouble = ""
         except (sqlite3.Error, OSError) as error:
             self.health.trouble = f"the log cannot be written: {error}"
@@ -161,11 +163,10 @@ class Writer(threading.Thread):
             self.health.trouble = f"{type(error).__name__}: {error}"
             self._fail(jobs, 500, "nothing was changed, since the model failed")
         else:
-            streams = {job.stream.name: job.stream for job in jobs}
-            for name, now in draft.now.items():
-                streams[name].now = now
-                if name in draft.counted:
-                    streams[name].count(draft.counted[name])
+            for stream, now, counted in draft:
+                stream.now = now
+                if counted is not None:
+                    stream.count(counted)
         self.health.ended += len(jobs)
         self._done(jobs)
 
@@ -173,86 +174,102 @@ class Writer(threading.Thread):
         for job in jobs:
             job.reply, job.refusal = None, job.refusal or Refusal(status, sentence)
 
-    def _handle(self, jobs: list[Job], draft: Round) -> None:
-        """Do all but commit."""
-        streams = {job.stream.name: job.stream for job in jobs}
-        for name in streams:
-            ids = [r.id for j in jobs if j.learn and j.stream.name == name for r in j.rows if r.id]
-            draft.there[name] = self._log.look_up(name, ids) if ids else Found({}, set())
-        for job in jobs:
-            began = self._begin(job, draft)
-            if job.learn and job.refusal is None:
-                self._answer(job, draft)
-            if began:
-                self._asked([job], draft.now[job.stream.name])
-                if job.refusal is not None:  # it changes nothing, not even by its columns
-                    del draft.now[job.stream.name]
-                    job.stream.forget_columns(self._log)
-        for name, stream in streams.items():
-            prepared = draft.prepared.get(name, [])
-            now = draft.now.get(name, stream.now)
-            pairs = self._asked([job for job in jobs if job.stream is stream], now)
-            if prepared:
-                self._log.append(name, entry_of(now, [p.pending for p in prepared]))
-                ids = [i for p in prepared for i in p.pending.ids if i is not None]
-                self._log.close_questions(name, ids)
-            if prepared or pairs:
-                asked = [of for _, of in pairs]
-                draft.now[name], draft.counted[name], found = stream.step(now, prepared, asked)
-                if found is not None:
-                    self._log.ask(name, reply(stream, [job for job, _ in pairs], found))
-
-    def _begin(self, job: Job, draft: Round) -> bool:
-        """Let the first request of a stream fix its columns; return whether it did."""
-        now = draft.now.get(job.stream.name, job.stream.now)
-        rows = [row.features for row in job.rows if row.features is not None]
-        if now.leading.columns is not None or not rows:
-            return False
-        self.health.ready = False
+    def _handle(self, stream: Stream, jobs: list[Job], draft: Draft) -> None:
+        """Do what the requests of one stream ask for, all but commit."""
+        ids = [row.id for job in jobs if job.learn for row in job.rows if row.id is not None]
+        there = self._log.look_up(stream.name, ids) if ids else Found({}, set())
         try:
-            draft.now[job.stream.name] = job.stream.begin(now, rows, self._log, self._most)
-        except Refusal as refusal:
-            job.refusal = refusal
-        finally:
-            self.health.ready = True
-        return job.refusal is None
+            now, prepared, questions = self._together(stream, jobs, there)
+        except Refusal:  # of one of them
+            now, prepared, questions = self._one_by_one(stream, jobs, there)
+        counted = None
+        if prepared:
+            self._log.append(stream.name, entry_of(now, [p.pending for p in prepared]))
+            ids = [i for p in prepared for i in p.pending.ids if i is not None]
+            self._log.close_questions(stream.name, ids)
+        if prepared or questions:
+            now, counted, found = stream.step(now, prepared, [asked for _, asked in questions])
+            if found is not None:
+                asking = [job for of, _ in questions for job in of]
+                self._log.ask(stream.name, reply(stream, asking, found))
+        if now is not stream.now:
+            draft.append((stream, now, counted))
 
-    def _asked(self, jobs: list[Job], now: Now) -> list[tuple[Job, Asked]]:
-        """Return the questions of a stream that can be predicted, with their x."""
-        found = []
+    def _together(self, stream: Stream, jobs: list[Job], there: Found) -> Taken:
+        """Take all requests of a stream as one; refuse if one of them must be refused."""
+        now, prepared, questions = stream.now, [], []
+        if now.leading.columns is None:
+            raise Refusal(422, "the first request is looked at alone: it fixes the columns")
+        learning, asking = [job for job in jobs if job.learn], [j for j in jobs if not j.learn]
+        if learning:
+            now, prepared = self._answers(stream, now, rows_of(learning), there)
+        if asking:
+            questions.append((asking, stream.encode(now, rows_of(asking))))
+        for job in learning:
+            job.reply = [LEARNED] * len(job.rows)
+        return Taken(now, prepared, questions)
+
+    def _one_by_one(self, stream: Stream, jobs: list[Job], there: Found) -> Taken:
+        """Take the requests of a stream that can be carried out, and refuse the others."""
+        now, prepared, questions = stream.now, list[Prepared](), list[tuple[list[Job], Asked]]()
+        for job in jobs:
+            before = now
+            try:
+                now = self._begin(job, now)
+                if job.learn:
+                    now, more = self._answers(stream, now, job.rows, there)
+                    prepared += more
+                    there.answered.update(i for p in more for i in p.pending.ids if i is not None)
+                    job.reply = [LEARNED] * len(job.rows)
+                elif now is not before:  # its columns must do for itself
+                    stream.encode(now, job.rows)
+            except Refusal as refusal:  # it changes nothing, not even by its columns
+                job.refusal = refusal
+                if before.leading.columns is None and now is not before:
+                    stream.forget_columns(self._log)
+                now = before
         for job in jobs:
             if not job.learn and job.refusal is None:
                 try:
-                    found.append((job, job.stream.encode(now, job.rows)))
+                    questions.append(([job], stream.encode(now, job.rows)))
                 except Refusal as refusal:
                     job.refusal = refusal
-        return found
+        return Taken(now, prepared, questions)
+
+    def _begin(self, job: Job, now: Now) -> Now:
+        """Let the first request of a stream fix its columns."""
+        rows = [row.features for row in job.rows if row.features is not None]
+        if now.leading.columns is not None or not rows:
+            return now
+        self.health.ready = False
+        try:
+            return job.stream.begin(now, rows, self._log, self._most)
+        finally:
+            self.health.ready = True
+
+    def _answers(
+        self, stream: Stream, now: Now, rows: list[Row], there: Found
+    ) -> tuple[Now, list[Prepared]]:
+        """Check answers; return those to be learned at the end of the round."""
+        pending = stream.check_answers(there, rows)
+        if not pending.answers:
+            return now, []
+        stream.errors.refuse_many(now.leading.keys(pending.features))
+        now, prepared = stream.prepare(now, pending)
+        return now, [prepared]
 
     def _predict(self, jobs: list[Job]) -> None:
         """Predict by the durable state; nothing is kept of it."""
-        for stream in {job.stream for job in jobs}:
-            pairs = self._asked([job for job in jobs if job.stream is stream], stream.now)
-            if pairs:
-                x = np.concatenate([of.x for _, of in pairs])
-                keys = [key for _, of in pairs for key in of.keys]
+        for stream, of in by_stream(jobs):
+            try:
+                questions = self._together(stream, of, Found({}, set())).questions
+            except Refusal:
+                questions = self._one_by_one(stream, of, Found({}, set())).questions
+            if questions:
+                x = np.concatenate([asked.x for _, asked in questions])
+                keys = [key for _, asked in questions for key in asked.keys]
                 found = stream.now.leading.predict(x, keys)
-                reply(stream, [job for job, _ in pairs], found)
-
-    def _answer(self, job: Job, draft: Round) -> None:
-        """Check the answers of a job, and note them to be learned at the end of the round."""
-        stream = job.stream
-        now = draft.now.get(stream.name, stream.now)
-        try:
-            there = draft.there[stream.name]
-            pending = stream.check_answers(there, job.rows)
-            if pending.answers:
-                stream.errors.refuse_many(now.leading.keys(pending.features))
-                draft.now[stream.name], prepared = stream.prepare(now, pending)
-                draft.prepared.setdefault(stream.name, []).append(prepared)
-            there.answered.update(name for name in pending.ids if name is not None)
-            job.reply = [LEARNED] * len(job.rows)
-        except Refusal as refusal:
-            job.refusal = refusal
+                reply(stream, [job for asking, _ in questions for job in asking], found)
 
     def _tidy(self) -> None:
         """Remove what is no longer needed, now and then; while nobody comes, seldom."""
@@ -267,6 +284,17 @@ class Writer(threading.Thread):
             self.health.trouble = f"the log cannot be written: {error}"
 
 
+def by_stream(jobs: list[Job]) -> Iterator[tuple[Stream, list[Job]]]:
+    """Yield each stream that jobs are for, with its jobs."""
+    for stream in dict.fromkeys(job.stream for job in jobs):
+        yield stream, [job for job in jobs if job.stream is stream]
+
+
+def rows_of(jobs: list[Job]) -> list[Row]:
+    """Return the rows of jobs, in their order."""
+    return [row for job in jobs for row in job.rows]
+
+
 def is_quick(job: Job) -> bool:
     """Return whether a job changes nothing: a prediction that no answer will come for."""
     fixed = job.stream.now.leading.columns is not None
@@ -275,13 +303,16 @@ def is_quick(job: Job) -> bool:
 
 def reply(stream: Stream, jobs: list[Job], found: Estimates) -> list[Question]:
     """Give jobs their predictions; return the questions that are to be kept."""
-    arrays = [array.tolist() for array in found if array is not None]
-    estimates = [*zip(*arrays, strict=True)]
-    stream.predictions += len(estimates)
-    questions, at = [], 0
+    n, questions = len(found.prediction), list[Question]()
+    low, high, horizons = (None if a is None else a.tolist() for a in found[1:])
+    bounds = repeat(None, n) if low is None or high is None else zip(low, high, strict=True)
+    rest = bounds, repeat(None, n) if horizons is None else horizons
+    estimates = zip(found.prediction.tolist(), *rest, strict=True)
     for job in jobs:
-        n = len(job.rows)
-        answered = [*zip(job.rows, estimates[at : at + n], strict=True)]
-        job.reply, at = [reply_of(row, estimate) for row, estimate in answered], at + n
-        questions += [question_of(row, e[0]) for row, e in answered if row.id is not None]
+        job.reply = []
+        for row, estimate in zip(job.rows, estimates, strict=False):
+            job.reply.append(reply_of(row, *estimate))
+            if row.id is not None:
+                questions.append(question_of(row, estimate[0]))
+    stream.predictions += n
     return questions

@@ -11,7 +11,9 @@ import pytest
 from support.serving import Local, features, over_http, same_bits, service_of, stream
 
 from jboost import catalogue
+from jboost.cli import main
 from jboost.fleets.fleet import Fleet
+from jboost.serving import keyed
 from jboost.serving.keys import KeyErrors
 from jboost.serving.refusal import Refusal
 from jboost.serving.rows import Row
@@ -59,6 +61,39 @@ def test_a_model_for_each_key_has_the_bits_of_a_fleet(tmp_path: Path) -> None:
         assert each["answers"] == len(of_key) and each["mse"] == pytest.approx(of_key.mean())
     assert [k["key"] for k in local.stream.errors.search("Ü")["keys"]] == ["ü"]
     local.stop()
+
+
+def test_a_kept_run_with_keys_can_be_gone_on_with(tmp_path: Path, capsys: Any) -> None:
+    xs, ds = stream(90)
+    keys = np.random.default_rng(2).choice(["a", "b", "ü"], 90).tolist()
+    lines = [f"{k},{','.join(map(repr, x))},{d!r}"
+             for k, x, d in zip(keys, xs.tolist(), ds.tolist(), strict=True)]  # fmt: skip
+    (tmp_path / "shops.csv").write_text("\n".join(["shop,u,v,w,y", *lines[:60]]) + "\n")
+    named = ["run", str(tmp_path / "shops.csv"), "--target", "y", "--key", "shop"]
+    assert main([*named, "--model", MODEL, "--checkpoint", str(tmp_path / "shops")]) == 0
+    member, account, asked, sums = keyed.from_keyed_run(tmp_path / "shops")
+    counts = {key: count for key, (count, _) in sums.items()}
+    assert counts == {key: keys[:60].count(key) for key in "abü"} and member.seen == 60
+    local = Local(tmp_path / "state", start=("shops", "y", member, account, {"anew": asked}, sums))
+    for i in range(60, 90):
+        local.answer(None, float(ds[i]), row(i, xs, keys[i]))
+        if i == 70:
+            local.crash()
+            local = Local(tmp_path / "state")
+    _, state, trace = fleet_of(keys, xs, ds)
+    local.stop()
+    local = Local(tmp_path / "state")
+    served = local.stream.now.leading
+    assert served.fleet is not None and served.seen == 90
+    assert same_bits(served.fleet.states(served.state), fleet_of(keys, xs, ds)[0].states(state))
+    errors = np.square(np.float64(trace.prediction) - ds)[[k == "a" for k in keys]]
+    assert local.stream.errors.sums["a"] == (keys.count("a"), pytest.approx(errors.sum()))
+    local.stop()
+    # A folder that is no such run is refused with a sentence.
+    (tmp_path / "empty").mkdir()
+    state_folder = str(tmp_path / "other")
+    assert main(["serve", str(tmp_path / "empty"), "--state", state_folder, "--port", "0"]) != 0
+    assert "a folder without a run of jboost run --key" in capsys.readouterr().err
 
 
 def test_a_transaction_that_fails_leaves_the_fleet_as_it_was(

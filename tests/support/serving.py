@@ -76,8 +76,10 @@ class Local:
     def __init__(self, folder: Path, model: str = "newton", **options: Any):
         self.messages: list[str] = []
         intervals, key = options.pop("intervals", None), options.pop("key", None)
-        limits = Limits(**options.pop("limits", {}))
+        limits, start = Limits(**options.pop("limits", {})), options.pop("start", None)
         self.service = Service(folder, Options(limits, **options), self.messages.append)
+        if start is not None:
+            self.service.add(*start)
         if not self.service.streams:
             asked = {"name": model, "settings": {}, "seed": None, "intervals": intervals}
             member = members.anew(**asked | {"key": key})
@@ -88,9 +90,9 @@ class Local:
         self.service.start(self._done.put)
 
     def do(self, rows: list[Row], learn: bool) -> list[dict[str, Any]]:
-        job = Job(self.stream, rows, learn, threading.Event())
+        job = Job(self.stream, rows, learn, lambda _: None)
         assert self.service.writer is not None
-        self.service.writer.submit(job)
+        self.service.writer.submit([job])
         assert job in self._done.get(timeout=60)
         if job.refusal is not None:
             raise job.refusal
