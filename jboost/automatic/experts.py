@@ -1,6 +1,7 @@
 """auto: a model with nothing to tune.
 
     x, past answers → ┬ lines:    Newton at four memories
+                      ├ products: of the best columns, by least squares of a short memory
                       ├ network:  perceptrons under Gauss–Newton, on the best columns
                       ├ kernel:   random Fourier features under least squares, of a growing memory
                       ├ replay:   a network that learns the latest rows again and again
@@ -41,7 +42,8 @@ class Size(NamedTuple):
 
     parameters: int  # of a network under Gauss–Newton
     memories: tuple[float, ...]  # the forgetting factors of these networks
-    products: bool  # whether it has an expert of products of columns
+    # Of the products of columns: the degree, the forgetting factor, the number of the scale of d.
+    products: tuple[int, float, int]
     features: int  # random features of the kernel; 0 for no such expert
     replay: Replay | None
     trees: BoostedTrees | None
@@ -49,19 +51,19 @@ class Size(NamedTuple):
 
 # experiments/bench/accuracy.py and auto_streams.py measure what these settings give.
 SIZES = {
-    "small": Size(60, (0.9995, 0.9995, 0.998, 0.99), True, 0, None, None),
-    "medium": Size(100, (0.9995, 0.998, 0.99), False, 150, Replay(), BoostedTrees()),
+    "small": Size(60, (0.9995, 0.9995, 0.998, 0.99), (3, 0.99, 1), 0, None, None),
+    "medium": Size(100, (0.9995, 0.998, 0.99), (2, 0.98, 0), 150, Replay(), BoostedTrees()),
     "large": Size(
-        300, (0.9995, 0.998), False, 400,
+        300, (0.9995, 0.998), (2, 0.98, 0), 400,
         Replay(Rectified((128, 64)), rows=16384, decay=0.03),
         BoostedTrees(trees=128, rows=16384, work=16384),
     ),
 }  # fmt: skip
 MEMORIES = (1.0, 0.999, 0.99, 0.95)  # forgetting factors of the lines
 COLUMNS_OF_NETWORKS = 40
-COLUMNS_OF_PRODUCTS = 8  # 164 products of up to three
+COLUMNS_OF_PRODUCTS = 8  # 44 products of up to two, 164 of up to three
 # How targets are scaled: whatever they change by matters, so there is no floor.
-MOVING, HOLDING = Scale(floor=False), Scale("held", clip=10.0, floor=False)
+TARGETS = (Scale(floor=False), Scale("held", clip=10.0, floor=False))
 
 
 @model
@@ -132,10 +134,9 @@ def experts(size: str = "medium") -> dict[str, Expert]:
         by_name["kernel"] = Expert(kernel)
     if of.replay is not None:
         by_name["replayed network"] = Expert(of.replay, past=True)
-    if of.products:
-        products = Select(COLUMNS_OF_PRODUCTS), Polynomial(3), Bias()
-        cubic = pipeline(*products, Newton(0.99, ridge=0.01))
-        by_name["products of columns"] = Expert(cubic, taught=1)  # by HOLDING
+    degree, beta, taught = of.products
+    products = Select(COLUMNS_OF_PRODUCTS), Polynomial(degree), Bias(), Newton(beta, ridge=0.01)
+    by_name["products of columns"] = Expert(pipeline(*products), taught=taught)
     return by_name
 
 
@@ -160,7 +161,7 @@ def auto(size: str = "medium", *, seed: int = 0) -> Seeded:
     (300,)
     """
     learners = [*experts(size).values()]
-    targets = [MOVING, HOLDING] if SIZES[size].products else [MOVING]
+    targets = TARGETS[: 1 + max(expert.taught for expert in learners)]
     mixed = mixture(Scale(), targets, Past(), learners, BOA(), SIZES[size].trees, Refined())
     return Seeded(mixed, seed)
 
