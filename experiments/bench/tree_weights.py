@@ -47,9 +47,11 @@ def error(xs: np.ndarray, ds: np.ndarray, c: float, s: float) -> float:
     """The MSE of the trees, in units of half the target's range; the first row does not count."""
     plain = boosted.with_rows
 
-    def with_rows(*rows: Array) -> Array:
-        *others, sums = rows
-        return plain(*others, weighted(sums, c, s) if c else sums)
+    def with_rows(
+        histogram: Array, node: Array, bins: Array, start: Array, columns: Array, sums: Array
+    ) -> Array:
+        sums = weighted(sums, c, s) if c else sums
+        return plain(histogram, node, bins, start, columns, sums)
 
     @jb.model
     class Trees(jb.BoostedTrees):  # a class of its own: programs are kept by class
