@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 
 from jboost.core import State, checks
@@ -73,7 +73,12 @@ def inside_a_transformation(*arguments: Any) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in (_zero(), *jax.tree.leaves(arguments)))
 
 
-_zero = jax.jit(lambda: jnp.zeros(()))  # compiled, it costs a call 5 µs
+def _zero() -> Any:
+    # Not by jnp.zeros, which compiles a program: a process whose programs are kept compiles none.
+    return jax.device_put(_ZERO)
+
+
+_ZERO = np.zeros((), np.float32)
 
 
 def objection(platforms: set[str]) -> str | None:
@@ -95,20 +100,24 @@ def form_for(size: int) -> Form:
     return "kernel" if size <= LARGEST_KERNEL else "stages"
 
 
-def look_at(program: Any, form: Form, size: int, layout: Layout) -> Plan:
-    """Return the plan for a program that was traced in a form, or a plain one if that cannot be.
+def impediment(program: Any, form: Form, size: int) -> str | None:
+    """Return why a program that was traced in a form has to be a plain scan; None if it need not.
 
     ``size`` is how many bytes the program carries from step to step.
     """
     names = {*operations(program.jaxpr.jaxpr)}
     impossible = names - POSSIBLE
     if form == "stages" and TAG not in names:
-        return Plan("plain", f"a state of {size:,} bytes is more than one kernel is good for")
+        return f"a state of {size:,} bytes is more than one kernel is good for"
     if impossible:
-        reason = f"not known to compile as one kernel: {', '.join(sorted(impossible))}"
-        return Plan("plain", reason)
+        return f"not known to compile as one kernel: {', '.join(sorted(impossible))}"
     if any(_multiplies_matrices(program.jaxpr.jaxpr)):
-        return Plan("plain", "it multiplies matrices, which a kernel does slowly")
+        return "it multiplies matrices, which a kernel does slowly"
+    return None
+
+
+def planned(form: Form, size: int, layout: Layout) -> Plan:
+    """Return the plan for a program that nothing keeps from its form."""
     if form == "stages":
         return Plan(form, f"a state of {size:,} bytes, and each stage a kernel", layout)
     return Plan(form, f"a state of {size:,} bytes in one kernel", layout)

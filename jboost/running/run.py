@@ -19,7 +19,8 @@ from jboost.core.squared_errors import mean_squared_error
 from jboost.core.step import Observe, Trace, pairs
 from jboost.core.template import template
 from jboost.engine import fold
-from jboost.engine.kernel import quickly
+from jboost.engine.kept import Kept
+from jboost.engine.kernel import key_of, key_words, quickly
 from jboost.engine.plan import inside_a_transformation
 from jboost.wrappers.targets import Separate, Targets, targets
 
@@ -116,14 +117,17 @@ def initial(
     if traced is None:
         traced = inside_a_transformation(model, key)
     init = _init if traced else _compiled_init
-    return init(model, num_features, np.dtype(dtype), key)
+    return init(model, num_features, np.dtype(dtype), *key_words(key))
 
 
-def _init(model: Learner, num_features: int, dtype: DTypeLike, key: Key) -> State:
-    return model.init(num_features, dtype, key=key)
+def _init(
+    model: Learner, num_features: int, dtype: DTypeLike, words: Array | None, generator: str | None
+) -> State:
+    return model.init(num_features, dtype, key=key_of(words, generator))
 
 
-_compiled_init = quickly(_init, static_argnames=("num_features", "dtype"))
+_STATIC = ("num_features", "dtype", "generator")
+_compiled_init = Kept(quickly(_init, static_argnames=_STATIC), _init, _STATIC)
 
 
 def refuse_several(model: Learner, answers: Array | np.ndarray) -> None:
