@@ -2,7 +2,7 @@
 
 A program that is kept between processes is found by the description of all that was traced. What
 the library cannot know for certain has no description: classes and functions of a user, whose
-source may change, and objects that are not made of plain values. It raises ``NotDescribed``.
+source may change, and objects that are not made of plain values. It raises ``NotDescribedError``.
 """
 
 import enum
@@ -18,7 +18,7 @@ import numpy as np
 OURS = ("jboost", "jax", "jaxlib", "numpy", "optax", "builtins")
 
 
-class NotDescribed(Exception):
+class NotDescribedError(Exception):
     """Something has no description that is the same in every process."""
 
 
@@ -66,16 +66,16 @@ def of_value(value: Any) -> list[Any]:
         return ["structure", of_structure(value)]
     if isinstance(value, type) or callable(value):
         return ["name", name_of(value)]
-    raise NotDescribed(f"{kind.__name__} is no plain value")
+    raise NotDescribedError(f"{kind.__name__} is no plain value")
 
 
 def name_of(value: Any) -> str:
     """Return the full name of a class or function, by which every process finds the same one."""
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if module is None or name is None or module.partition(".")[0] not in OURS:
-        raise NotDescribed(f"{value!r:.80} is not of the library")
+        raise NotDescribedError(f"{value!r:.80} is not of the library")
     if _found(module, name) is not value:
-        raise NotDescribed(f"{module}.{name} is another object")
+        raise NotDescribedError(f"{module}.{name} is another object")
     return f"{module}.{name}"
 
 
@@ -86,7 +86,10 @@ def _found(module: str, name: str) -> Any:
     return found
 
 
-_CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {"builtins.tuple": tuple, "builtins.list": list}
+_CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
+    "builtins.tuple": tuple,
+    "builtins.list": list,
+}
 
 
 def tree_of(description: Any, leaves: Iterator[Any]) -> Any:
@@ -113,5 +116,5 @@ def tree_of(description: Any, leaves: Iterator[Any]) -> Any:
     module, _, name = kind.rpartition(".")
     found = _found(module, name)
     if not (isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_fields")):
-        raise NotDescribed(f"{kind} is no named tuple")
+        raise NotDescribedError(f"{kind} is no named tuple")
     return found(*inner)

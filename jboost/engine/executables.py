@@ -1,4 +1,4 @@
-"""A compiled program as bytes, and the program that bytes are. Only this file knows how JAX does it.
+"""A compiled program as bytes, and bytes as a program. Only this file uses inner parts of JAX.
 
 ``jax.experimental.serialize_executable`` does the same, but its files are pickles: to read one runs
 whatever it says. Here the bytes are those of XLA, and what JAX must know besides is plain data.
@@ -10,10 +10,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import Array
 
 from jboost.engine import descriptions
-from jboost.engine.descriptions import NotDescribed
+from jboost.engine.descriptions import NotDescribedError
 
 # The versions of JAX whose inner workings are known to be those that this file uses.
 FIRST_TESTED, LAST_TESTED = (0, 10, 0), (0, 10, 2)
@@ -71,15 +70,16 @@ def _listen(event: str, **_: Any) -> None:
 
 
 def to_bytes(compiled: Any) -> tuple[dict[str, Any], bytes]:
-    """Return a compiled program as plain data and bytes; raise ``NotDescribed`` where it has more.
+    """Return a compiled program as plain data and bytes.
 
-    A program has more that calls back into Python, or that holds arrays outside of itself.
+    A program that calls back into Python, or holds arrays outside of itself, is more than that, and
+    raises ``NotDescribedError``.
     """
     program = compiled._executable
     parts = program._unloaded_executable
     more = (parts.unordered_effects, parts.ordered_effects, parts.host_callbacks, parts.keepalive)
     if any(more) or parts.mut is not None or compiled._params.const_args:
-        raise NotDescribed("the program calls Python, or holds arrays outside of itself")
+        raise NotDescribedError("the program calls Python, or holds arrays outside of itself")
     outputs = [_described(aval) for aval in program.out_avals]
     data = {
         "name": parts.name,
@@ -125,7 +125,7 @@ def from_bytes(data: dict[str, Any], program: bytes, arguments: tuple[Any, ...])
 
 def _described(aval: Any) -> list[Any]:
     if not isinstance(aval.dtype, np.dtype):  # such as a key
-        raise NotDescribed(f"an array of {aval.dtype}")
+        raise NotDescribedError(f"an array of {aval.dtype}")
     return [list(aval.shape), aval.dtype.name, bool(aval.weak_type)]
 
 

@@ -29,7 +29,7 @@ import jax
 import numpy as np
 
 from jboost.engine import cache, descriptions, executables
-from jboost.engine.descriptions import NotDescribed
+from jboost.engine.descriptions import NotDescribedError
 
 PACKAGE = Path(__file__).parents[1]
 MOST_PROGRAMS = 256  # that are remembered in this process, of one function
@@ -43,7 +43,7 @@ _begun = time.time()
 class Question(NamedTuple):
     """Something that is found out by looking at a traced program."""
 
-    ask: Callable[..., str | None]  # a function of a module: of the program, and of more
+    ask: Callable[..., Any]  # a function of a module: of the program, and of more; returns JSON
     more: tuple[Any, ...]  # plain values
 
 
@@ -74,24 +74,24 @@ class Kept:
         if program is None:
             try:
                 program = self._load(arguments) or self._make(arguments)
-            except NotDescribed:
+            except NotDescribedError:
                 return self._program(*arguments)
             while len(self._found) >= MOST_PROGRAMS:
                 self._found.pop(next(iter(self._found)), None)
             self._found[key] = program
         return program(*moving)
 
-    def answer(self, question: Question, *arguments: Any) -> str | None:
+    def answer(self, question: Question, *arguments: Any) -> Any:
         """Return what is found out by looking at the program of these arguments."""
 
-        def look() -> str | None:
+        def look() -> Any:
             return question.ask(self._program.trace(*arguments), *question.more)
 
         if not _in_use():
             return look()
         try:
             name = self._name_of(arguments, descriptions.of_value(tuple(question)))
-        except NotDescribed:
+        except NotDescribedError:
             return look()
         kept = read(name)
         if kept is not None:
@@ -114,7 +114,7 @@ class Kept:
         """Return the program for these arguments, compiled, and keep it."""
         compiled, afresh = executables.compile_afresh(self._program.lower(*arguments))
         if afresh:
-            with contextlib.suppress(NotDescribed):
+            with contextlib.suppress(NotDescribedError):
                 write(self._name_of(arguments), *executables.to_bytes(compiled))
         return compiled
 
@@ -127,7 +127,10 @@ class Kept:
         static, moving = self._apart(arguments)
         described = [descriptions.name_of(self._f), question, *map(descriptions.of_value, static)]
         leaves, structure = jax.tree.flatten(moving)
-        described += [descriptions.of_structure(structure), [str(_kind_of(leaf)) for leaf in leaves]]
+        described += [
+            descriptions.of_structure(structure),
+            [str(_kind_of(leaf)) for leaf in leaves],
+        ]
         text = json.dumps([_surroundings(), described])
         return f"{cache.KEPT}{self._f.__name__}-{hashlib.sha256(text.encode()).hexdigest()}"
 
@@ -150,13 +153,13 @@ def _surroundings() -> list[str]:
     """Return all that every program depends on beside its arguments."""
     context = executables.context()
     if not executables.is_plain(context):
-        raise NotDescribed("something is in JAX's context that is no setting")
+        raise NotDescribedError("something is in JAX's context that is no setting")
     values: dict[str, Any] = jax.config.values
     settings = [f"{k}={v!r}" for k, v in values.items() if not k.startswith(_NO_MATTER)]
     flags = [os.environ.get("XLA_FLAGS", ""), *(a for a in sys.argv if a.startswith("--xla"))]
     fixed = _fixed()
     if fixed is None:
-        raise NotDescribed("no program of this process is kept")
+        raise NotDescribedError("no program of this process is kept")
     return [fixed, *settings, *flags]
 
 
