@@ -6,22 +6,26 @@ whatever it says. Here the bytes are those of XLA, and what JAX must know beside
 
 import math
 import threading
+from importlib import import_module
 from typing import Any
 
 import jax
 import numpy as np
+from jax.core import ShapedArray
 
 from jboost.engine import descriptions
 from jboost.engine.descriptions import NotDescribedError
+from jboost.engine.plan import FIRST_TESTED, LAST_TESTED
 
-# The versions of JAX whose inner workings are known to be those that this file uses.
-FIRST_TESTED, LAST_TESTED = (0, 10, 0), (0, 10, 2)
+# Whether the inner parts of this version of JAX are those that this file was tested with.
 KNOWN = FIRST_TESTED <= jax.__version_info__[:3] <= LAST_TESTED
 
-if KNOWN:
-    from jax._src import config, stages
-    from jax._src.interpreters import pxla
-    from jax._src.lib import _jax, xla_client
+
+def _inner(name: str) -> Any:
+    return import_module(f"jax._src.{name}") if KNOWN else None
+
+
+config, stages, pxla, lib = map(_inner, ("config", "stages", "interpreters.pxla", "lib"))
 
 
 def context() -> Any:
@@ -40,9 +44,9 @@ def is_plain(context: Any) -> bool:
     )
 
 
-def fingerprint_of(device: jax.Device) -> str:
+def fingerprint_of(device: Any) -> str:
     """Return what a program depends on of the machine that it was compiled for."""
-    topology = xla_client.get_topology_for_devices([device])
+    topology = lib.xla_client.get_topology_for_devices([device])
     return f"{device.client.platform_version} {device.device_kind} {topology.fingerprint()}"
 
 
@@ -94,7 +98,7 @@ def to_bytes(compiled: Any) -> tuple[dict[str, Any], bytes]:
 def from_bytes(data: dict[str, Any], program: bytes, arguments: tuple[Any, ...]) -> Any:
     """Return the program, to be called with arguments of the structure of these."""
     device = jax.local_devices()[0]
-    devices = _jax.DeviceList((device,))
+    devices = lib._jax.DeviceList((device,))
     sharding = jax.sharding.SingleDeviceSharding(device)
     inputs, outputs = ([_aval(one) for one in data[name]] for name in ("inputs", "outputs"))
     tree = descriptions.tree_of(data["tree"], iter(range(len(outputs))))
@@ -131,4 +135,4 @@ def _described(aval: Any) -> list[Any]:
 
 def _aval(described: list[Any]) -> Any:
     shape, dtype, weak_type = described
-    return jax.core.ShapedArray(tuple(shape), jax.numpy.dtype(dtype), weak_type=weak_type)
+    return ShapedArray(tuple(shape), jax.numpy.dtype(dtype), weak_type=weak_type)

@@ -173,7 +173,7 @@ def _fixed() -> str | None:
     device, source = jax.local_devices()[0], _source()
     if device.platform != "cpu" or jax.process_count() > 1 or source is None:
         return None
-    versions = (jax.__version__, jax.lib.__version__, np.__version__, version("optax"))
+    versions = (jax.__version__, version("jaxlib"), np.__version__, version("optax"))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     parts = (source, *versions, platform.python_version(), platform.machine(), cores)
     return f"{parts} {executables.fingerprint_of(device)}"

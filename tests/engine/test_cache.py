@@ -8,6 +8,7 @@ import pytest
 import jboost as jb
 from jboost.engine import cache as caches
 
+
 @pytest.fixture
 def settings():
     """The settings of JAX's cache as they were."""
