@@ -1,7 +1,9 @@
 """Compiled programs that are kept between processes, in a folder of the user's.
 
-JAX writes the programs and reads them; this module chooses the folder and bounds its size. Several
-processes may share the folder. A file that is damaged or half written is compiled again.
+This module chooses the folder and bounds its size. The programs of runs are written and read by
+:mod:`jboost.engine.kept`, all others by JAX. Several processes may share the folder. A file that is
+damaged or half written is compiled again. Programs are machine code: like the folder of a library,
+the folder should be one in which only its user writes.
 """
 
 import contextlib
@@ -29,7 +31,10 @@ def cache(folder: str | os.PathLike[str] | None = None, *, clear: bool = False) 
     """Keep compiled programs between processes from now on, and return the folder they are in.
 
     The first run of a model in a later process then takes the program from there instead of
-    compiling it. Predictions are the same bits. Where JAX has a folder already, as by
+    tracing and compiling it. Predictions are the same bits. A model that has a class or function of
+    a user is traced again, since its source may have changed, but not compiled. Changes that a
+    process makes to this library's own functions and constants are not noticed: a process that does
+    so should switch the cache off. Where JAX has a folder already, as by
     ``jax_compilation_cache_dir``, that folder is left as it is.
 
     Args:
