@@ -31,7 +31,7 @@ import numpy as np
 from jboost.engine import cache, descriptions, executables
 from jboost.engine.descriptions import NotDescribedError
 
-PACKAGE = Path(__file__).parents[1]
+PACKAGE = str(Path(__file__).parents[1])
 MOST_PROGRAMS = 256  # that are remembered in this process, of one function
 DIGEST = 32  # bytes
 # JAX's settings that say where programs are kept and what is logged, and change no program.
@@ -182,10 +182,13 @@ def _fixed() -> str | None:
 def _source() -> str | None:
     """Return a digest of this library's source; None if it has changed since it was imported."""
     digest = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        if path.stat().st_mtime >= _begun:
-            return None
-        digest.update(f"{path.relative_to(PACKAGE)}\0".encode() + path.read_bytes() + b"\0")
+    for folder, folders, files in os.walk(PACKAGE):
+        folders.sort()
+        for name in sorted(file for file in files if file.endswith(".py")):
+            with open(os.path.join(folder, name), "rb") as file:
+                if os.fstat(file.fileno()).st_mtime >= _begun:
+                    return None
+                digest.update(f"{folder[len(PACKAGE) :]}/{name}\0".encode() + file.read() + b"\0")
     return digest.hexdigest()
 
 
