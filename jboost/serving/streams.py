@@ -6,6 +6,7 @@ import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -128,7 +129,7 @@ class Stream:
     def check_answers(self, there: Found, rows: Sequence[Row]) -> Pending:
         """Return the answers of a request that are not learned yet, with their features."""
         found, seen = Pending([], [], [], [], []), set[str]()
-        for number, (features, name, answer) in enumerate(rows, 1):
+        for number, (features, name, answer, text) in enumerate(rows, 1):
             question = None
             if name is not None:
                 if name in seen or name in there.answered:
@@ -140,7 +141,7 @@ class Stream:
                     reason = "it was never asked, has expired, or gave way to newer ones"
                     raise Refusal(404, f"{prefix}there is no open question {shown(name)}: {reason}")
             if features is not None:
-                text = COMPACT.encode(features)
+                text = text or COMPACT.encode(features)
             else:
                 assert question is not None
                 text, features = question.features, question.values
@@ -254,11 +255,15 @@ def _joined(parts: Sequence[Pending]) -> Pending:
 def entry_of(now: Now, pending: Sequence[Pending]) -> Entry:
     """Return what the log keeps of answers that are learned from here on."""
     rows = [
-        f"[{text},{COMPACT.encode((answer, name, prediction))[1:]}"
+        f"[{text},{answer!r},{_quoted(name)},{'null' if prediction is None else repr(prediction)}]"
         for p in pending
         for _, answer, name, prediction, text in zip(*p, strict=True)
     ]
     return Entry(now.position, len(rows), f"[{','.join(rows)}]")
+
+
+def _quoted(name: str | None) -> str:
+    return "null" if name is None else encode_basestring_ascii(name)
 
 
 def _logged(log: Log, stream: str, first: int) -> Iterator[tuple[Any, ...]]:
@@ -288,4 +293,5 @@ def answers_of(position: int, rows: Pending, block: Block) -> list[Answer]:
 def question_of(row: Row, estimate: float) -> Question:
     """Return the question that is kept for a row with an id."""
     assert row.id is not None
-    return Question(row.id, COMPACT.encode(row.features), finite(estimate), row.features)
+    text = row.text or COMPACT.encode(row.features)
+    return Question(row.id, text, finite(estimate), row.features)
