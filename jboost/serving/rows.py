@@ -101,8 +101,8 @@ def read(
         _row(fields, learn, time, key, "" if single else f"row {i}: ")
         for i, fields in enumerate(objects, 1)
     ]
-    if single and "time" not in found and "key" not in found:
-        rows[0] = rows[0]._replace(text=_text_of_features(content))
+    if single and rows[0].features == objects[0].get("features"):  # nothing was added to them
+        rows = [Row(*rows[0][:3], _text_of_features(content))]
     return Body(rows, kind, single)
 
 

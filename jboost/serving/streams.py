@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, repeat
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
 
@@ -80,6 +80,7 @@ class Stream:
         self.name, self.target, self.now, self.accounts = name, target, now, accounts
         self.served, self.errors = Served(), KeyErrors()
         self.predictions = 0  # that were made since the start
+        self.tolerated: frozenset[str] = frozenset()  # columns that only dropped models had
         self._allowed: dict[str, None] | None = None  # the names of all columns
         self._recent: deque[list[Features]] = deque(maxlen=PROBED)
 
@@ -110,7 +111,8 @@ class Stream:
         allowed = self._allowed
         if allowed is None:
             beside = (m.columns.kinds for m in now.members.values() if m.columns is not None)
-            allowed = dict.fromkeys(n for kinds in beside for n in kinds if n != self.target)
+            names = (name for kinds in (*beside, self.tolerated) for name in kinds)
+            allowed = dict.fromkeys(name for name in names if name != self.target)
             if self.now.leading.columns is not None:  # they are durable
                 self._allowed = allowed
         request_columns.refuse_other(allowed.keys(), self.target, rows)
@@ -203,7 +205,7 @@ class Stream:
                 counted.blocks.append((label, block, np.concatenate(times) if times else None))
                 if label == now.leader:
                     counted.keys.extend(keys[: len(learned)])
-                    counted.answers.extend(answers_of(now.position, rows, block))
+                    counted.answers.extend(answers_of(now.position, rows, block, found.flags))
         return Now(members, now.leader, now.position + len(answers)), counted, estimates
 
     @property
@@ -277,7 +279,9 @@ def _blocks(rows: Iterator[tuple[Any, ...]]) -> Iterator[Pending]:
         yield Pending(*map(list, zip(*block, strict=True)), texts=[])
 
 
-def answers_of(position: int, rows: Pending, block: Block) -> list[Answer]:
+def answers_of(
+    position: int, rows: Pending, block: Block, flags: list[list[str]] | None
+) -> list[Answer]:
     """Return answers as the page shows them."""
     n = len(block.prediction)
     bounds = [[*map(finite, block.observed[name].tolist())] for name in ("low", "high")
@@ -287,7 +291,9 @@ def answers_of(position: int, rows: Pending, block: Block) -> list[Answer]:
     numbers = range(position + behind + 1, position + behind + n + 1)
     shown_fields = (field[behind:] for field in fields)
     estimates = block.prediction.tolist()
-    return [*map(Answer._make, zip(numbers, *shown_fields, estimates, *bounds, strict=True))]
+    odd = repeat(()) if flags is None else flags
+    columns = zip(numbers, *shown_fields, estimates, *bounds, odd, strict=False)
+    return [*map(Answer._make, columns)]
 
 
 def question_of(row: Row, estimate: float) -> Question:
