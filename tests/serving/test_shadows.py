@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytest.importorskip("pyarrow")
+from support.serving import Local, features, run_of, same_bits, stream
+
 from jboost.serving import service
 from jboost.serving.accounts import Account
 from jboost.serving.members import anew
 from jboost.serving.refusal import Refusal
 from jboost.serving.rows import Row
 from jboost.serving.writer import Job
-from tests.support.serving import Local, features, run_of, same_bits, stream
 
 XS, DS = stream(300)
 
@@ -68,6 +70,7 @@ def test_to_promote_and_drop_under_load_changes_no_bit(tmp_path: Path) -> None:
 def test_what_was_dropped_stays_so_and_no_request_fails_by_it(tmp_path: Path) -> None:
     """Answers in the log, open questions and clients may all have the columns of the shadow."""
     local = beside(tmp_path / "served", kept(tmp_path / "before", extra=1.0))
+    local.ask(None, features(XS[10]))  # fixes the columns of the other model
     first = {**features(XS[10]), "extra": 2.0}
     local.ask("open", first)
     local.do([row(i, extra=0.5) for i in range(10, 40)], learn=True)
