@@ -100,7 +100,7 @@ class Account:
 class Answer(NamedTuple):
     """An answer that was learned, for the page."""
 
-    row: int  # its number in the stream, from 1
+    row: int  # how many rows the model had learned with it
     id: str | None
     answer: float
     prediction: float | None  # the one that the client got; None if it asked for none

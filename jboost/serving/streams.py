@@ -205,7 +205,7 @@ class Stream:
                 counted.blocks.append((label, block, np.concatenate(times) if times else None))
                 if label == now.leader:
                     counted.keys.extend(keys[: len(learned)])
-                    counted.answers.extend(answers_of(now.position, rows, block, found.flags))
+                    counted.answers.extend(answers_of(rows, block, found.flags))
         return Now(members, now.leader, now.position + len(answers)), counted, estimates
 
     @property
@@ -279,16 +279,14 @@ def _blocks(rows: Iterator[tuple[Any, ...]]) -> Iterator[Pending]:
         yield Pending(*map(list, zip(*block, strict=True)), texts=[])
 
 
-def answers_of(
-    position: int, rows: Pending, block: Block, flags: list[list[str]] | None
-) -> list[Answer]:
+def answers_of(rows: Pending, block: Block, flags: list[list[str]] | None) -> list[Answer]:
     """Return answers as the page shows them."""
     n = len(block.prediction)
     bounds = [[*map(finite, block.observed[name].tolist())] for name in ("low", "high")
               if block.observed] or [[None] * n] * 2  # fmt: skip
     behind = len(rows.answers) - n  # rows that the leader had learned before
     fields = rows.ids, rows.answers, rows.predictions
-    numbers = range(position + behind + 1, position + behind + n + 1)
+    numbers = range(block.start + 1, block.start + n + 1)
     shown_fields = (field[behind:] for field in fields)
     estimates = block.prediction.tolist()
     odd = repeat(()) if flags is None else flags
