@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import httpx
@@ -44,7 +44,14 @@ class Front:
     def __init__(self, addresses: Sequence[str]) -> None:
         self._parts = [httpx.AsyncClient(base_url=address, timeout=60) for address in addresses]
         routes = [Route(path, self._hand_on, methods=["POST"]) for path in ("/predict", "/learn")]
-        self.app = Starlette(routes=routes)
+        self.app = Starlette(routes=routes, lifespan=self._lifespan)
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        async with contextlib.AsyncExitStack() as stack:
+            for part in self._parts:
+                await stack.enter_async_context(part)
+            yield
 
     def part_of(self, key: object) -> int:
         """The number of the server of a key; it must not change while the folders are kept."""
