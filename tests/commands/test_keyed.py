@@ -100,6 +100,82 @@ def test_every_format_gives_the_same_predictions(folder, monkeypatch):
     assert [line.split(",")[-1] for line in done.stdout.decode().splitlines()[1:]] == expected
 
 
+ASKED = [
+    *("--intervals", "0.8", "--predictions", "p.csv", "--explain", "w.csv"),
+    *("--events", "e.jsonl"),
+]
+
+
+def of_key(path, key):
+    """The lines of a file that belong to a key, without the number of the row and the key."""
+    rows = (
+        [json.loads(line) for line in Path(path).read_text().splitlines()]
+        if path.endswith(".jsonl")
+        else predictions(path)
+    )
+    return [
+        {name: value for name, value in row.items() if name not in ("row", "sensor")}
+        for row in rows
+        if row.get("sensor", key) == key
+    ]
+
+
+def test_what_is_asked_of_a_run_is_had_for_each_key(folder, capsys):
+    pictures = ["--plot", "p.png", "--report", "r.html"]
+    assert main(["run", "t.csv", *MODEL, *ASKED, *pictures]) == 0
+    shown = capsys.readouterr().err
+    assert "0.8 intervals:" in shown and "what moves the predictions: 'a'" in shown
+    assert "events: " in shown and " outside" in shown
+    page = Path("r.html").read_text()
+    for text in ("<h2>Keys</h2>", "<td>s3</td>", "<h2>Intervals</h2>", "<h2>Learners</h2>"):
+        assert text in page
+    assert page.count("data:image/png") == 4 and Path("p.png").read_bytes()[:4] == b"\x89PNG"
+    found = {path: of_key(path, "s3") for path in ("p.csv", "w.csv", "e.jsonl")}
+    assert all(found.values())
+    # The rows of one key alone have the same predictions, bounds, parts, flags and events.
+    write_csv("one.csv", table().filter(pa.compute.equal(table()["sensor"], "s3")))
+    os.mkdir("alone")
+    os.chdir("alone")
+    assert main(["run", "../one.csv", *MODEL, *ASKED]) == 0
+    assert {path: of_key(path, "s3") for path in found} == found
+
+
+def test_a_run_that_goes_on_writes_the_same_bytes(folder, capsys):
+    write_csv("half.csv", table()[:250])
+    write_csv("rest.csv", table()[250:])
+    os.mkdir("whole")
+    os.chdir("whole")
+    assert main(["run", "../t.csv", *MODEL, *ASKED, "--report", "r.html"]) == 0
+    files = {path: Path(path).read_bytes() for path in ("p.csv", "w.csv", "e.jsonl")}
+    page = Path("r.html").read_text()
+    table_of = page[page.index("<h2>Errors") : page.index("<h2>Over time")]
+    for how, file in (("--resume", "t.csv"), ("--append", "rest.csv")):
+        os.mkdir(f"../{how}")
+        os.chdir(f"../{how}")
+        kept = [*MODEL, *ASKED, "--checkpoint", "kept", "--report", "r.html"]
+        assert main(["run", "../half.csv", *kept]) == 0
+        assert main(["run", f"../{file}", *kept, how]) == 0
+        assert {path: Path(path).read_bytes() for path in files} == files
+        page = Path("r.html").read_text()
+        assert page[page.index("<h2>Errors") : page.index("<h2>Over time")] == table_of
+    capsys.readouterr()
+    for other, had in (
+        (["--seed", "3"], "--seed 0"),
+        (["--intervals", "0.5"], "--intervals 0.8"),
+        (["--set", "m=4"], "--set m=3"),
+        (["--model", "nlms"], "--model bsgd_ru"),
+    ):
+        wanted = ["--target", "y", "--key", "sensor", "--checkpoint", "kept", "--resume", *other]
+        assert main(["run", "../t.csv", *wanted]) == 2
+        assert f"the run to go on with has {had}" in capsys.readouterr().err
+
+
+def test_a_forecast_has_a_picture_and_a_page(folder):
+    wishes = ["--target", "y", "--key", "sensor", "--model", "nlms", "--horizon", "2"]
+    assert main(["run", "t.csv", *wishes, "--plot", "p.png", "--report", "r.html"]) == 0
+    assert "<h2>Keys</h2>" in Path("r.html").read_text()
+
+
 SLOWLY = """
 import sys, time
 from jboost.files import lines as text_lines
@@ -136,7 +212,7 @@ def test_killed_and_resumed_is_the_same_run(folder):
     (left,), (right,) = ([*Path(name).glob("shard-*")] for name in ("c", "whole"))
     for name in ("words", "names"):
         np.testing.assert_array_equal(np.load(left)[name], np.load(right)[name])
-    np.testing.assert_allclose(np.load(left)["column mean_mse"], np.load(right)["column mean_mse"])
+    np.testing.assert_allclose(np.load(left)["column total"], np.load(right)["column total"])
 
 
 @pytest.mark.parametrize(
@@ -183,7 +259,8 @@ def test_a_bad_key_loses_nothing_that_was_learned(folder, capsys):
     ("arguments", "message"),
     [
         (["--key", "y"], "--key is 'y', which has another role"),
-        (["--plot", "p.png"], "--plot does not go with --key"),
+        (["--known", "a"], "--known does not go with --key"),
+        (["--horizon", "2", "--events", "e.jsonl"], "--explain and --events are not for forecasts"),
         (["--checkpoint", "t.csv"], "t.csv is a file; with --key the run is kept in a folder"),
         (["--resume"], "--resume needs the --checkpoint to go on from"),
     ],
