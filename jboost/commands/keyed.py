@@ -12,6 +12,7 @@ from functools import partial
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from jboost import limits
 from jboost.checkpoints import atomic
@@ -183,8 +184,10 @@ class _Keyed:
             problem = f"row {row:,} of {self.args.file} has no {self.plan.key!r}"
             advice = "give it a key, or pass --bad-rows skip to leave such rows out"
             raise CommandError(f"{problem}; {advice}", terminal.BAD_DATA)
-        there, streams, trace = np.flatnonzero(~nulls), np.full(len(d), -1), None
-        if len(there):
+        there, streams = np.flatnonzero(~nulls), np.full(len(d), -1)
+        if not len(there):
+            trace = self._nothing()
+        else:
             try:
                 names = names_of(f"the column {self.plan.key!r}", column.filter(~nulls))
             except (TypeError, ValueError) as error:
@@ -203,12 +206,10 @@ class _Keyed:
         done.skipped += int(block.skipped[there].sum())
         done.keyless += len(d) - len(there)
 
-    def _block(self, d: np.ndarray, rows: np.ndarray, trace: Trace | None) -> Block:
+    def _block(self, d: np.ndarray, rows: np.ndarray, trace: Trace) -> Block:
         """Return a block whose rows without a key have neither a target nor a prediction."""
-        if trace is None:
-            trace = jax.tree.map(lambda leaf: np.zeros((0, *leaf.shape), leaf.dtype), self._one())
 
-        def whole(values: jax.Array) -> np.ndarray:
+        def whole(values: ArrayLike) -> np.ndarray:
             array = np.asarray(values)
             nothing = np.nan if np.issubdtype(array.dtype, np.inexact) else 0
             filled = np.full((len(d), *array.shape[1:]), nothing, array.dtype)
@@ -222,13 +223,15 @@ class _Keyed:
         observed = jax.tree.map(whole, trace.observed)
         return Block(self.done.rows, targets, prediction, whole(trace.skipped), observed)
 
-    def _one(self) -> Trace:
-        """Return the shapes of what one row leaves behind."""
+    def _nothing(self) -> Trace:
+        """Return what a block without a key leaves behind."""
         model, width = self.done.model, self.source.columns.width
         state = template(model, width, "float32", self.fleet.key)
         x, d = (jax.ShapeDtypeStruct(shape, np.float32) for shape in ((width,), ()))
         observe = self.watch if any(self.watch) else None
-        return jax.eval_shape(partial(step, observe=observe), model, state, x, d, self.fleet.key)[1]
+        one = partial(step, observe=observe)
+        shapes = jax.eval_shape(one, model, state, x, d, self.fleet.key)[1]
+        return jax.tree.map(lambda leaf: np.zeros((0, *leaf.shape), leaf.dtype), shapes)
 
     def _save(self, lines: Lines) -> None:
         """Keep the run: states, sums and the position, all of them or none."""

@@ -243,6 +243,16 @@ def test_rows_without_a_key_can_be_left_out(folder, capsys):
     assert main(arguments) == 0
     assert "600 rows of 7 keys, 6 without a key" in capsys.readouterr().err
     assert len(predictions()) == 600
+    # A block of which no row has a key comes first.
+    keys = [None] * 300 + table()["sensor"].to_pylist()[300:]
+    rows = table().set_column(0, "sensor", pa.array(keys))
+    pq.write_table(rows, "t.parquet", row_group_size=300)
+    found = ["--events", "e.jsonl", "--explain", "w.csv", "--plot", "p.png", "--intervals", "0.8"]
+    assert main([*arguments, *found]) == 0
+    assert "600 rows of 7 keys, 300 without a key" in capsys.readouterr().err
+    assert [row["prediction"] for row in predictions()[:300]] == ["nan"] * 300
+    events = Path("e.jsonl").read_text().splitlines()
+    assert min(json.loads(line)["row"] for line in events) > 300
 
 
 def test_a_bad_key_loses_nothing_that_was_learned(folder, capsys):
