@@ -49,7 +49,7 @@ class Workers:
         self._dropped: set[int] = set()  # states that nobody refers to
         self._last_save: tuple[int, str] | None = None  # the last state that was saved, and where
         self._letter = "b"
-        # The last function that was to be observed, and its bytes: as long as these are the same, an
+        # The last function that was to be observed, and its bytes: while these are the same, an
         # actor takes it for the same function, and compiles it once.
         self._observe: tuple[Observe | None, bytes | None] = (None, None)
         # Of each actor, its identity: another one is that of a new actor in its place.
