@@ -199,10 +199,11 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
         >>> regressor.flags_one({"a": 0.5}, 9.0)
         {'p_value': 0.002..., 'anomaly': True, 'change': False, 'drifted': []}
         """
+        target = np.array([as_number("y", y)])
         learned, row = self._asked(x)
         if learned.feed is None or row is None:
             return {"p_value": 1.0, "anomaly": False, "change": False, "drifted": []}
-        found = telling.flags(learned.feed, row[None], np.array([as_number("y", y)]))
+        found = telling.flags(learned.feed, row[None], target)
         drifted = found.pop("drifted")[0]
         features = [
             name.feature if isinstance(name, Place) else name

@@ -179,7 +179,10 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
         tells of them. Call ``partial_fit`` afterwards.
         """
         present, numbers = self._rows(X)
-        return telling.flags(present.feed_, numbers, np.asarray(y, np.float64))
+        present.columns_ = None  # these are numbers already
+        model, options = present.model_, {"y_numeric": True, "reset": False}
+        numbers, targets = present._checked(model, X=numbers, y=y, **options)
+        return telling.flags(present.feed_, numbers, targets)
 
     @property
     def state_(self) -> State:

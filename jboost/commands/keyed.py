@@ -180,7 +180,7 @@ class _Keyed:
         column = labels.columns[self.plan.key]
         nulls = np.asarray(column.is_null())
         if nulls.any() and self.args.bad_rows != "skip":
-            row = done.rows + int(nulls.argmax()) + 1
+            row = done.rows - done.begins + int(nulls.argmax()) + 1
             problem = f"row {row:,} of {self.args.file} has no {self.plan.key!r}"
             advice = "give it a key, or pass --bad-rows skip to leave such rows out"
             raise CommandError(f"{problem}; {advice}", terminal.BAD_DATA)

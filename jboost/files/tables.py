@@ -53,6 +53,10 @@ class Peeked:
         return itertools.chain(self.head, self._rest)
 
 
+COMPLEX = "complex numbers"
+PARTS = "make the real and the imaginary parts columns of their own"
+
+
 class Parquet(Reader):
     """Reads a Parquet file. The file stays open; each pass reads its row groups from the start."""
 
@@ -143,6 +147,9 @@ class Tables(Reader):
         try:
             return nw.from_native(table, eager_only=True)[start : start + self._block].to_arrow()
         except (pa.ArrowException, TypeError, ValueError) as error:
+            for name in getattr(table, "columns", ()):
+                if getattr(getattr(table[name], "dtype", None), "kind", "") == "c":
+                    raise DataError(f"{self.label} has {COMPLEX} in {name!r}; {PARTS}") from None
             raise DataError(f"{self.label} cannot be read: {first_line(error)}") from None
 
 
@@ -167,6 +174,8 @@ class Rows(Reader):
                 arrays[name] = pa.array(values)
             except (pa.ArrowException, TypeError, ValueError) as error:
                 problem = f"have values of several kinds in {name!r}: {first_line(error)}"
+                if any(isinstance(value, (complex, np.complexfloating)) for value in values):
+                    problem = f"have {COMPLEX} in {name!r}; {PARTS}"
                 raise DataError(f"the first rows of {self.label} {problem}") from None
         return RawBlock(pa.table(arrays), place_of)
 

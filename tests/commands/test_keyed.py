@@ -255,6 +255,29 @@ def test_rows_without_a_key_can_be_left_out(folder, capsys):
     assert min(json.loads(line)["row"] for line in events) > 300
 
 
+def test_strange_keys_lose_nothing_that_was_learned(folder, capsys):
+    pq.write_table(table(), "t.parquet")
+    kept = [*MODEL, "--checkpoint", "run"]
+    assert main(["run", "t.parquet", *kept]) == 0
+    strange = {
+        "row 3 of u.parquet has no 'sensor'": pa.array(["s1", "s2", None]),
+        "the column 'sensor' must be text": pa.array([0.5, 1.5, 2.5]),
+        "neither number, text nor time": pa.array([[1], [2], [3]]),
+    }
+    for message, keys in strange.items():
+        pq.write_table(table(3).set_column(0, "sensor", keys), "u.parquet")
+        assert main(["run", "u.parquet", *kept, "--append"]) == 3
+        assert message in capsys.readouterr().err
+    long = pa.array(["x" * 2**20, "s1", "y" * 2**20])
+    pq.write_table(table(3).set_column(0, "sensor", long), "u.parquet")
+    assert main(["run", "u.parquet", *kept, "--append", "--keys", "k.csv"]) == 0
+    assert "603 rows of 9 keys" in capsys.readouterr().err
+    csv.field_size_limit(2**21)
+    rows = {row["key"][:2]: int(row["rows"]) for row in predictions("k.csv")}
+    assert rows["xx"] == rows["yy"] == 1
+    assert sum(rows.values()) == 603
+
+
 def test_a_bad_key_loses_nothing_that_was_learned(folder, capsys):
     rows = table(1_000)
     keys = [*rows["sensor"].to_pylist()[:-1], None]
