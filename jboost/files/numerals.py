@@ -28,6 +28,8 @@ _SIGNS = str.maketrans(
 # Groups of three digits: between no-break spaces, or between commas where these can mean nothing
 # else, since decimals or another comma follow.
 _GROUPED = re.compile(r"[-+]?\d{1,3}((\xa0\d{3})+(\.\d*)?|(,\d{3})+\.\d+|(,\d{3}){2,})$")
+# What to do with complex numbers.
+PARTS = "make the real and the imaginary parts columns of their own"
 _COMPLEX = re.compile(
     r"\(?[-+]?{0}\s?[-+]\s?{0}[ij]\)?$".replace("{0}", r"(\d+\.?\d*|\.\d+)(e[-+]?\d+)?")
 )

@@ -14,6 +14,7 @@ from jboost.core import extras
 from jboost.files import columns as table_columns
 from jboost.files import reader
 from jboost.files.columns import NUMERIC, Columns, DataError, PlaceOf, RawBlock
+from jboost.files.numerals import PARTS
 from jboost.files.reader import (
     LONGEST_ROW,
     Reader,
@@ -51,10 +52,6 @@ class Peeked:
             raise ValueError("the stream is an iterator, which can be gone through only once")
         self._spent = True
         return itertools.chain(self.head, self._rest)
-
-
-COMPLEX = "complex numbers"
-PARTS = "make the real and the imaginary parts columns of their own"
 
 
 class Parquet(Reader):
@@ -149,7 +146,9 @@ class Tables(Reader):
         except (pa.ArrowException, TypeError, ValueError) as error:
             for name in getattr(table, "columns", ()):
                 if getattr(getattr(table[name], "dtype", None), "kind", "") == "c":
-                    raise DataError(f"{self.label} has {COMPLEX} in {name!r}; {PARTS}") from None
+                    raise DataError(
+                        f"{self.label} has complex numbers in {name!r}; {PARTS}"
+                    ) from None
             raise DataError(f"{self.label} cannot be read: {first_line(error)}") from None
 
 
@@ -175,7 +174,7 @@ class Rows(Reader):
             except (pa.ArrowException, TypeError, ValueError) as error:
                 problem = f"have values of several kinds in {name!r}: {first_line(error)}"
                 if any(isinstance(value, (complex, np.complexfloating)) for value in values):
-                    problem = f"have {COMPLEX} in {name!r}; {PARTS}"
+                    problem = f"have complex numbers in {name!r}; {PARTS}"
                 raise DataError(f"the first rows of {self.label} {problem}") from None
         return RawBlock(pa.table(arrays), place_of)
 

@@ -17,6 +17,7 @@ import pytest
 import jboost as jb
 from jboost.cli import main
 from jboost.fleets import shards
+from tests.support import slow_command
 
 MODEL = ["--target", "y", "--key", "sensor", "--model", "bsgd_ru", "--set", "m=3"]
 ROWS = 600
@@ -176,26 +177,12 @@ def test_a_forecast_has_a_picture_and_a_page(folder):
     assert "<h2>Keys</h2>" in Path("r.html").read_text()
 
 
-SLOWLY = """
-import sys, time
-from jboost.files import lines as text_lines
-from jboost.files import predictions
-from jboost.cli import main
-text_lines.BLOCK_BYTES = 2_000
-write = predictions.Predictions.write
-def slowly(self, *rest, **more):
-    write(self, *rest, **more)
-    time.sleep(0.03)
-predictions.Predictions.write = slowly
-sys.exit(main(sys.argv[1:]))
-"""
-
-
 def test_killed_and_resumed_is_the_same_run(folder):
     """The short version of experiments/bench/kill.py --keys."""
     whole = ["run", "t.csv", *MODEL, "--every", "2"]
     assert main([*whole, "--checkpoint", "whole", "--predictions", "whole.csv"]) == 0
-    command = [sys.executable, "-c", SLOWLY, *whole, "--checkpoint", "c", "--predictions", "o.csv"]
+    command = [sys.executable, slow_command.__file__, "2_000", *whole]
+    command += ["--checkpoint", "c", "--predictions", "o.csv"]
     environment = os.environ | {"PYTHONPATH": str(Path(jb.__file__).parents[1])}
     for lines in (250, None):
         process = subprocess.Popen([*command, "--resume"], env=environment)

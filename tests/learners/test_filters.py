@@ -7,7 +7,8 @@ import pytest
 from support.table import FEW
 
 import jboost as jb
-from jboost.files import sources
+from jboost.cli import main
+from jboost.files import choice, sources
 
 T, R = 120, 4
 
@@ -84,7 +85,7 @@ COMPLEX = (1 + 2j, [1j, 0, 0], np.ones(3, complex), jnp.ones(3, jnp.complex64))
 
 
 def test_complex_numbers_of_a_fleet_a_file_or_a_table_are_refused(tmp_path, capsys):
-    pandas, cli = pytest.importorskip("pandas"), pytest.importorskip("jboost.cli")
+    pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
     table = pandas.DataFrame({"a": np.ones(4) + 1j, "b": np.arange(4.0), "y": np.ones(4)})
     fleet = jb.Fleet(jb.SGD(0.1), 2)
     with pytest.raises(TypeError, match="inputs must be columns of numbers; 'a' is of complex128"):
@@ -95,13 +96,15 @@ def test_complex_numbers_of_a_fleet_a_file_or_a_table_are_refused(tmp_path, caps
     for data in (table, rows):
         with pytest.raises(ValueError, match="complex numbers in 'a'; make the real"):
             sources.read(data, "y")
+    with pytest.raises(ValueError, match="the column 'a' holds complex numbers"):
+        choice.describe("a", pyarrow.chunked_array([["1+2j", "3 - 4i"]]), "the request")
     path = tmp_path / "c.csv"
     for text in ("(1+2j)", "-.5 + 3e4i"):
         path.write_text("a,y\n" + f"{text},1\n" * 9)
-        assert cli.main(["run", str(path), "--target", "y"]) == 3
+        assert main(["run", str(path), "--target", "y"]) == 3
         assert f"'{text}' in the column 'a' is a complex number" in capsys.readouterr().err
     path.write_text("a,y\n" + "1,3+1j\n" * 9)
-    assert cli.main(["run", str(path), "--target", "y"]) == 3
+    assert main(["run", str(path), "--target", "y"]) == 3
     assert "is a complex number" in capsys.readouterr().err
 
 
