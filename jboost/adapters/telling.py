@@ -29,4 +29,8 @@ def flags(feed: Feed, xs: np.ndarray, ds: np.ndarray) -> dict[str, np.ndarray]:
         raise ValueError(f"there are no flags: {advice}")
     xs, ds = (array.astype(float_dtype(state)) for array in (xs, ds))
     _, trace = run(model, xs, ds, feed.setup.key, state=state, observe=flagged)
-    return {name: np.asarray(values) for name, values in trace.observed.items()}
+    found = {name: np.asarray(values) for name, values in trace.observed.items()}
+    if found["drifted"].shape != xs.shape:
+        advice = "put Flags around the pipeline"
+        raise ValueError(f"the flags are of other columns than x has; {advice}")
+    return found
