@@ -171,14 +171,7 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
         learned, row = self._asked(x)
         if learned.feed is None or row is None:
             return 0.0, {}
-        features = [name.feature if isinstance(name, Place) else name for name in learned.columns]
-        numbers = {feature: number for number, feature in enumerate(dict.fromkeys(features))}
-        groups = np.full(len(row), len(numbers))  # places that no feature has yet are one group
-        for feature, column in zip(features, learned.columns.values(), strict=True):
-            groups[column] = numbers[feature]
-        (base,), (parts,) = telling.explained(learned.feed, row[None], groups)
-        rest = parts[len(numbers) :].sum()
-        return float(base + rest), dict(zip(numbers, parts.tolist(), strict=False))
+        return telling.explained_features(learned.feed, row, learned.columns)
 
     def flags_one(self, x: Features, y: float) -> dict[str, Any]:
         """Return the flags of a sample as if it were learned now; nothing is learned.
@@ -199,19 +192,11 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
         >>> regressor.flags_one({"a": 0.5}, 9.0)
         {'p_value': 0.002..., 'anomaly': True, 'change': False, 'drifted': []}
         """
-        target = np.array([as_number("y", y)])
+        target = as_number("y", y)
         learned, row = self._asked(x)
         if learned.feed is None or row is None:
             return {"p_value": 1.0, "anomaly": False, "change": False, "drifted": []}
-        found = telling.flags(learned.feed, row[None], target)
-        drifted = found.pop("drifted")[0]
-        features = [
-            name.feature if isinstance(name, Place) else name
-            for name, column in learned.columns.items()
-            if drifted[column]
-        ]
-        flags = {name: found[name][0].item() for name in ("p_value", "anomaly", "change")}
-        return flags | {"drifted": [*dict.fromkeys(features)]}
+        return telling.flags_of_features(learned.feed, row, target, learned.columns)
 
     def _asked(self, x: Features) -> tuple[_Learned, np.ndarray | None]:
         """Return what is known, and the row of a sample that is asked about; None before any."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
+from typing import Any
+
 import numpy as np
 
 from jboost.adapters.feed import Feed
+from jboost.adapters.named import Place
 from jboost.core.learner import float_dtype
 from jboost.core.within import within
 from jboost.explanations import explain
@@ -34,3 +38,34 @@ def flags(feed: Feed, xs: np.ndarray, ds: np.ndarray) -> dict[str, np.ndarray]:
         advice = "put Flags around the pipeline"
         raise ValueError(f"the flags are of other columns than x has; {advice}")
     return found
+
+
+def explained_features(
+    feed: Feed, row: np.ndarray, columns: Mapping[Hashable, int]
+) -> tuple[float, dict[Hashable, float]]:
+    """Return the base of the prediction for a row, and what each feature adds.
+
+    ``columns`` are the places of the features; places that none has yet count for the base.
+    """
+    numbers = {feature: i for i, feature in enumerate(dict.fromkeys(map(_feature, columns)))}
+    groups = np.full(len(row), len(numbers))
+    for name, column in columns.items():
+        groups[column] = numbers[_feature(name)]
+    (base,), (parts,) = explained(feed, row[None], groups)
+    rest = parts[len(numbers) :].sum()
+    return float(base + rest), dict(zip(numbers, parts.tolist(), strict=False))
+
+
+def flags_of_features(
+    feed: Feed, row: np.ndarray, target: float, columns: Mapping[Hashable, int]
+) -> dict[str, Any]:
+    """Return the flags of a row; ``drifted`` are the names of features."""
+    found = flags(feed, row[None], np.array([target]))
+    drifted = [_feature(name) for name, column in columns.items() if found["drifted"][0, column]]
+    told = {name: found[name][0].item() for name in ("p_value", "anomaly", "change")}
+    return told | {"drifted": [*dict.fromkeys(drifted)]}
+
+
+def _feature(name: Hashable) -> Hashable:
+    """Return the feature that a column is of."""
+    return name.feature if isinstance(name, Place) else name
