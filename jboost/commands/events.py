@@ -22,9 +22,10 @@ import numpy as np
 
 from jboost.commands.outcome import Outcome
 from jboost.commands.terminal import WRONG_USAGE, CommandError, explaining
+from jboost.core.within import within
 from jboost.files.encoding import Labels
 from jboost.running.blocks import Block
-from jboost.wrappers.flags import flags_in
+from jboost.wrappers.flags import Flags
 
 NAMES = ("outside", "anomaly", "change", "drift")
 COLUMNS = ("p_value", "outside", "anomaly", "change", "drifted")  # the last is how many inputs
@@ -88,7 +89,7 @@ def open_file(
     """Open the file of events, cut off after those of rows that the checkpoint holds."""
     if args.events is None:
         return contextlib.nullcontext()
-    if flags_in(done.model) is None:
+    if within(done.model, Flags) is None:
         problem = "the run to go on with was begun without --events"
         raise CommandError(f"{problem}; begin a new one to have them", WRONG_USAGE)
     length = done.saved.get("events_length")

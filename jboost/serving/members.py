@@ -17,6 +17,7 @@ from jboost.checkpoints.archive import CheckpointError
 from jboost.core import Key, Learner, State, checks
 from jboost.core.learner import float_dtype
 from jboost.core.step import Observe
+from jboost.core.within import within
 from jboost.engine import loop, pieces
 from jboost.engine.plan import Plan
 from jboost.files.ahead import Timing
@@ -32,7 +33,7 @@ from jboost.serving.accounts import Account
 from jboost.serving.columns import Numbers, numbers, plain_names
 from jboost.serving.estimates import Estimates, flags_of, of_forecaster
 from jboost.serving.rows import Features
-from jboost.wrappers.flags import flags_in
+from jboost.wrappers.flags import Flags
 from jboost.wrappers.intervals import Intervals
 
 PIECE = 256  # rows for which the program has room: with more, each call would clear more memory
@@ -107,7 +108,8 @@ class Member(NamedTuple):
         """What is recorded beside the predictions: bounds of intervals and flags, if there are."""
         if isinstance(self.model, Forecast):
             return observed
-        watch = Watch(isinstance(self.model, Intervals), flags=flags_in(self.model) is not None)
+        flags = within(self.model, Flags) is not None
+        watch = Watch(isinstance(self.model, Intervals), flags=flags)
         return None if watch == Watch() else watch
 
     def numbers(self, rows: Sequence[Features]) -> Numbers:
