@@ -68,6 +68,10 @@ def choose_columns(reader: Reader, target: str, wishes: Wishes) -> Columns:
             notes.append(_unlike(name, sample))
         elif name not in without:
             inputs.append(column)
+    forms = {column.format for column in (*inputs, time) if column is not None}
+    if wishes.date_format is not None and wishes.date_format not in forms:
+        problem = f"{label}: no column holds dates like {wishes.date_format!r}"
+        raise DataError(problem, "correct --date-format, or leave it out")
     inputs = time_formats.joined(inputs, sample.table)
     if time is not None:
         time = next((c for c in inputs if time.name in c.parts), time)
