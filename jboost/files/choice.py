@@ -58,7 +58,7 @@ def choose_columns(reader: Reader, target: str, wishes: Wishes) -> Columns:
         if name in without and name != wishes.time:
             continue
         held = sample.table.column(name).type
-        if likely_kind(held) is None and name not in (wishes.time, *wishes.category):
+        if likely_kind(held) is None and name != wishes.time and name not in wishes.category:
             notes.append(f"{name} holds {unread(held)}, and is left out")
             continue
         column = _column(name, sample, reader, wishes)
