@@ -22,10 +22,9 @@ import numpy as np
 
 from jboost.commands.outcome import Outcome
 from jboost.commands.terminal import WRONG_USAGE, CommandError, explaining
-from jboost.core import Learner
 from jboost.files.encoding import Labels
 from jboost.running.blocks import Block
-from jboost.wrappers.flags import Flags
+from jboost.wrappers.flags import flags_in
 
 NAMES = ("outside", "anomaly", "change", "drift")
 COLUMNS = ("p_value", "outside", "anomaly", "change", "drifted")  # the last is how many inputs
@@ -81,14 +80,6 @@ class Events(contextlib.AbstractContextManager["Events"]):
         events = self._done.events
         events[event["event"]] = events.get(event["event"], 0) + 1
         return event
-
-
-def flags_in(model: Learner) -> Flags | None:
-    """Return the flags within wrappers, which the model reports."""
-    inner: object = model
-    while isinstance(inner, Learner) and not isinstance(inner, Flags):
-        inner = getattr(inner, "learner", None)
-    return inner if isinstance(inner, Flags) else None
 
 
 def open_file(

@@ -22,6 +22,7 @@ from jboost.files.sources import Source
 from jboost.reports.accounts import Watch
 from jboost.running.stream import StreamRun, run_stream
 from jboost.sweeps.jobs import example_state
+from jboost.wrappers.flags import flags_in
 
 # Rows of the first block, and of the largest block of a slow model: first results come early, and
 # all come steadily. A quick model has longer blocks: a call of its program costs more beside them.
@@ -32,7 +33,7 @@ CALLS = 16  # the block of a quick model takes about as long as so many calls by
 def learn(args: argparse.Namespace, source: Source, done: Outcome) -> None:
     """Go through the stream, write predictions, and keep the outcome up to date."""
     shown, groups = bool(args.plot or args.report), done.columns.groups if args.explain else None
-    flags = args.events is not None and events.flags_in(done.model) is not None
+    flags = args.events is not None and flags_in(done.model) is not None
     watch = Watch.for_model(done.model, learners=shown, groups=groups, flags=flags)
     # Predictions on the same terminal would be written into the line.
     hidden = args.predictions == "-" and sys.stdout.isatty()

@@ -25,7 +25,7 @@ from jboost.files.sources import Source
 from jboost.reports.accounts import Bands, Learners
 from jboost.reports.importance import Importance
 from jboost.reports.tally import Tally
-from jboost.wrappers.flags import Flags
+from jboost.wrappers.flags import Flags, flags_in
 
 DESCRIPTION = """\
 Learn a file row by row: predict the target, see the answer, learn from it.
@@ -217,7 +217,7 @@ def _outcome(args: argparse.Namespace, done: Outcome | None) -> tuple[Outcome, S
         text = f"the run to go on with has {before}, and --intervals is {args.intervals:g}"
         raise CommandError(text, WRONG_USAGE)
     if args.model is not None or args.set:
-        flagged = events.flags_in(done.model) is not None
+        flagged = flags_in(done.model) is not None
         name, model = _model(args, done.missing, coverage, flagged)
         done = dataclasses.replace(done, name=name, model=model)
     source = options.source_of(args, done.columns, done.missing, done.begins)

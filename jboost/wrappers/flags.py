@@ -154,6 +154,14 @@ def _anew(begins: Array, state: State) -> State:
     return jax.tree.map(lambda leaf: jnp.where(begins, 0, leaf), state)
 
 
+def flags_in(model: Learner) -> Flags | None:
+    """Return the flags within wrappers, which the model reports."""
+    inner: object = model
+    while isinstance(inner, Learner) and not isinstance(inner, Flags):
+        inner = getattr(inner, "learner", None)
+    return inner if isinstance(inner, Flags) else None
+
+
 def flagged(state: State, info: Info) -> dict[str, Array]:
     """Return the flags of a step: an ``observe`` for a run of a model with flags."""
     return {name: info[name] for name in ("p_value", "anomaly", "change", "drifted")}
