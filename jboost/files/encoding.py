@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+DURATIONS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # how many of a unit make a second
+
+
 class BadRows:
     """What becomes of rows that cannot be read: the first is an error, or each is said.
 
@@ -222,4 +225,10 @@ class Encoder:
 
 
 def _floats(values: pa.ChunkedArray) -> np.ndarray:
-    return values.cast(extras.need("pyarrow", "io").float64(), safe=False).to_numpy()
+    """Return numbers; durations in seconds."""
+    pa, scale = extras.need("pyarrow", "io"), 1.0
+    if pa.types.is_duration(values.type):
+        scale = DURATIONS[values.type.unit]
+        values = values.cast(pa.int64())
+    numbers = values.cast(pa.float64(), safe=False).to_numpy()
+    return numbers if scale == 1 else numbers / scale
