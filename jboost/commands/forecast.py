@@ -6,7 +6,6 @@ import numpy as np
 
 from jboost.commands import horizons, options, terminal
 from jboost.commands.horizon_report import Forecasting
-from jboost.commands.horizons import times_ahead
 from jboost.commands.terminal import BAD_DATA, CommandError, option
 from jboost.files import ahead
 from jboost.files.ahead import Timing
@@ -55,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     timing = Timing.of(done.columns)
     if timing is not None and done.latest is not None:
         latest = np.array([done.latest], "datetime64[us]")
-        times = times_ahead(latest, timing, model.horizon)[0]
+        times = timing.ahead(latest, model.horizon)[0]
         columns["for"] = [text or "" for text in times_as_text(times)]
     columns["prediction"] = [str(value) for value in y]
     if done.intervals:

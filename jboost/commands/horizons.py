@@ -29,7 +29,7 @@ from jboost.files.sources import Source
 from jboost.forecasts import Forecast
 from jboost.reports.horizons import Horizons, observed
 from jboost.running.stream import StreamRun, run_stream
-from jboost.transforms.calendar import Calendar
+from jboost.transforms.calendar import ELAPSED, Calendar
 
 BLOCK = 1024  # rows that are run together, at most
 
@@ -114,12 +114,14 @@ def _begin(args: argparse.Namespace) -> tuple[Forecasting, Source, dict[str, Any
             learner = catalogue.named(name, options.settings(args, name))
         elif args.set:
             raise ValueError("--set is for a --model, and the least squares have none")
-        shift = timing is not None
+        clock = Calendar(0, cycles=(ELAPSED,))  # a count of the rows
+        if timing is not None:
+            clock = Calendar(0, timing.unit, timing.origin)
         model = Forecast(
             learner,
             args.horizon,
-            known=tuple(number + shift for number in numbers),
-            calendar=Calendar(0, timing.unit, timing.origin) if timing else None,
+            known=tuple(1 + number for number in numbers),  # behind the time
+            calendar=clock,
             step=timing.step if timing else 1.0,
             coverage=args.intervals or 0.9,
         )
@@ -133,8 +135,7 @@ def _begin(args: argparse.Namespace) -> tuple[Forecasting, Source, dict[str, Any
 
 
 def _width(done: Forecasting) -> int:
-    width = done.columns.width + (done.model.calendar is not None)
-    return width + len(done.model.known) * done.model.horizon
+    return 1 + done.columns.width + len(done.model.known) * done.model.horizon
 
 
 def _learn(
@@ -165,10 +166,14 @@ def _learn(
             wall = labels.wall
             slots = None if timing is None or wall is None else timing.slots(wall)
             done.account.add(block, slots)
-            if wall is not None and not np.isnat(wall).all():
-                done.latest = int(wall[~np.isnat(wall)].astype(np.int64).max())
+            times = None
+            if timing is not None and wall is not None:
+                learned = block.scored & ~block.skipped
+                made_at = timing.latest(wall, learned, done.latest)
+                times = timing.ahead(made_at, done.model.horizon)
+                done.latest = None if np.isnat(made_at[-1]) else int(made_at[-1].astype(np.int64))
             if out is not None:
-                _write_block(args, out, done, timing, block, labels)
+                _write_block(args, out, done, block, labels, times)
             done.rows, done.skipped = stream.position, stream.skipped
             if args.checkpoint is not None:
                 length = None if out is None else out.length
@@ -183,13 +188,14 @@ def _stream(
     waiting: deque[Labels], goes_on: bool,
 ) -> StreamRun:  # fmt: skip
     model = done.model
-    shift = timing is not None
-    columns = [number - shift for number in model.known]
+    columns = [number - 1 for number in model.known]
 
     def blocks(position: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         with options.reading(args.file):
             rows = source.labelled(position)
-            for x, d, labels in ahead.with_rows_ahead(rows, model.horizon, columns, timing):
+            for x, d, labels in ahead.with_rows_ahead(
+                rows, model.horizon, columns, timing, position
+            ):
                 for row in range(0, len(d), BLOCK):
                     waiting.append(labels.cut(row, row + BLOCK))
                     yield x[row : row + BLOCK], d[row : row + BLOCK]
@@ -227,22 +233,13 @@ def _output(
 
 
 def _write_block(
-    args: argparse.Namespace, out: Predictions, done: Forecasting, timing: Timing | None,
-    block: Any, labels: Labels,
+    args: argparse.Namespace, out: Predictions, done: Forecasting, block: Any, labels: Labels,
+    times: np.ndarray | None,
 ) -> None:  # fmt: skip
     h = block.observed["half_width"]
     bounds = (block.prediction - h, block.prediction + h) if done.intervals else ()
-    times = None
-    if timing is not None and labels.wall is not None:
-        times = times_ahead(labels.wall, timing, done.model.horizon)
     with terminal.writing_to(args.predictions):
         estimates = block.prediction, *bounds
         out.write_ahead(block.start, *estimates, labels=labels.columns, times=times)
         if args.checkpoint is not None:
             out.sync()
-
-
-def times_ahead(wall: np.ndarray, timing: Timing, horizon: int) -> np.ndarray:
-    """Return the times of the next H steps after each of some times, (n, H)."""
-    steps = np.arange(1, horizon + 1) * np.timedelta64(timing.microseconds, "us")
-    return wall[:, None] + steps[None, :]

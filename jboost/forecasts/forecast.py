@@ -18,7 +18,7 @@ from jboost.forecasts.rows import Inputs, Layout, Position
 from jboost.forecasts.seasons import RATES, Cycle
 from jboost.forecasts.state import ForecastState
 from jboost.forecasts.units import TARGETS, TWINS, Now, situations, twins, unit_of
-from jboost.transforms.calendar import Calendar
+from jboost.transforms.calendar import ELAPSED, Calendar
 from jboost.transforms.past import Past
 
 LONGEST = 2**20  # rows: a state of more would fill the memory
@@ -47,18 +47,21 @@ class Forecast(Learner):
     and week where ``calendar`` names a column of times. Then the step that a row stands at is its
     time divided by ``step``. Steps without a row are filled with their forecasts, and a row that is
     not later than the row before it is left out. If the column of times is also known in advance,
-    h counts rows, whatever their times.
+    h counts rows, whatever their times. With ``Calendar(column, cycles=("elapsed",))`` the column
+    says how many steps have passed, and nothing of day and week: the number of the row will do.
 
     A row without an answer is left out: it changes nothing, and its forecast is that of the row
-    before. A missing input counts as at the row before. ``repeats`` count as one. Several targets
-    are refused: make a forecaster of each.
+    before. Without a column of times the next row then takes its place, so that seasons slip: let
+    a column count the rows. A missing input counts as at the row before. ``repeats`` count as one.
+    Several targets are refused: make a forecaster of each.
 
     Args:
       learner: any learner; None for least squares.
       horizon: H, at least 1.
       known: the numbers of columns that are known H rows in advance. x has H further columns for
         each: :func:`jboost.forecasts.with_known` appends them.
-      calendar: which column holds times, and how they are counted; its cycles are not used.
+      calendar: which column holds times, and how they are counted. With the one cycle "elapsed"
+        seasons are found in the answers; its other cycles are not used.
       step: how many units of the calendar lie between rows.
       method: "direct", "recursive" or "mix", which has both: see :mod:`.by_learner`.
       coverage: the part of the answers that is to lie inside the intervals, in (0, 1).
@@ -135,7 +138,10 @@ class Forecast(Learner):
 
     @property
     def _cycles(self) -> tuple[Cycle, Cycle] | None:
-        return None if self.calendar is None else seasons.cycles_of(self.calendar, self.step)
+        """The cycles of the clock; None where seasons are found in the answers."""
+        if self.calendar is None or self.calendar.cycles == (ELAPSED,):
+            return None
+        return seasons.cycles_of(self.calendar, self.step)
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> ForecastState:
         H, k, dtype = self.horizon, len(self.known), dtype_of(dtype)
@@ -205,9 +211,9 @@ class Forecast(Learner):
         position = rows.by_count(layout, periods, state.number - 1, state.x.dtype)
         if self.calendar is not None and self._cycles is not None:
             x = jnp.where(jnp.arange(len(state.x)) == self.calendar.column, state.time, 0)
-            row = jnp.concatenate([x, ahead.ravel()]), state.time - self.step, state.kinds
-            calendar = (layout, self.calendar, self.step, self._cycles)
-            position = rows.by_calendar(*calendar, *row, self.longest)
+            row = jnp.concatenate([x, ahead.ravel()]), state.time - self.step
+            clock = self._cycles, state.kinds, self.longest
+            position = rows.by_calendar(layout, self.calendar, self.step, *row, *clock)
         now = Now(inputs, state.short, state.long, state.targets)
         return mix.mixed(state.mix, self._experts.estimates(state, position, now)[0])
 
@@ -243,13 +249,16 @@ class Forecast(Learner):
     def _caught_up(self, state: ForecastState, sample: Sample) -> tuple[ForecastState, Position]:
         """Return where a row stands, and the state with the steps before it filled."""
         cycles, dtype = self._cycles, state.x.dtype
-        if self.calendar is None or cycles is None:
-            periods = seasons.found_periods(state.past)
+        periods = seasons.found_periods(state.past)
+        if self.calendar is None:
             return state, rows.by_count(self._layout, periods, state.number, dtype)
-        begun, kinds = state.number > 0, seasons.kinds_of_days(state.unlike)
-        calendar = (self._layout, self.calendar, self.step, cycles)
-        position = rows.by_calendar(*calendar, sample.raw, state.time, kinds, self.longest)
-        position = position._replace(gap=jnp.where(begun, position.gap, 1))
+        row = self._layout, self.calendar, self.step, sample.raw, state.time
+        if cycles is None:
+            position = rows.by_elapsed(*row, periods, state.number)
+        else:
+            kinds = seasons.kinds_of_days(state.unlike)
+            position = rows.by_calendar(*row, cycles, kinds, self.longest)
+        position = position._replace(gap=jnp.where(state.begun, position.gap, 1))
         if not self.by_time:
             return state, position
         lost = jnp.maximum(position.gap - 1, 0)
@@ -259,6 +268,7 @@ class Forecast(Learner):
         )
         caught_up = state._replace(
             past=past,
+            number=state.number + lost if cycles is None else state.number,
             usual=ring.filled(state.usual, state.forecast, lost),
             at=ring.advanced(state.at, lost, self.horizon),
             valid=ring.aged(state.valid, lost),
@@ -285,7 +295,7 @@ class Forecast(Learner):
         d = sample.d
         inputs = rows.inputs(self._layout, state.inputs, state.x, sample.raw)
         short, long = state.short, state.long
-        if self.calendar is None:
+        if self._cycles is None:
             short, long = map(seasons.for_period, (short, long), position.periods)
         targets = TARGETS.after(state.targets, twins(d[None], unit_of(state.targets))[:, 0])
         return Now(inputs, short, long, targets)
@@ -295,7 +305,7 @@ class Forecast(Learner):
     ) -> ForecastState:
         """Return the state after the answer of a row, without the forecast of the next."""
         d, dtype = sample.d, sample.d.dtype
-        begun = state.number > 0
+        begun = state.begun
         last = jnp.where(begun, state.past.answers[0], d)
         here = [slots[:1] for slots in position.slots]
         of_day = seasons.looked_up(now.short, here[0], last)
