@@ -1,20 +1,13 @@
-"""What a forecaster needs of a file beside its inputs: times as numbers, known columns ahead.
-
-Where rows have no times, a count of the rows takes their place, so that a row without an answer
-counts as a step.
-"""
+"""What a forecaster needs to know of a file: how its times are numbers, which columns are known."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from jboost.files.columns import Columns, DataError, refuse_unknown
-from jboost.files.encoding import Encoded
-from jboost.forecasts.rows import COUNTED
 
 UNITS = {"seconds": 1_000_000, "minutes": 60_000_000, "hours": 3_600_000_000}  # microseconds
 UNITS |= {"days": 86_400_000_000}
@@ -82,62 +75,3 @@ def columns_of(columns: Columns, names: Sequence[str], label: str) -> list[int]:
             numbers += range(at, at + column.width)
         at += column.width
     return numbers
-
-
-def with_rows_ahead(
-    blocks: Iterable[Encoded],
-    horizon: int,
-    known: Sequence[int],
-    timing: Timing | None,
-    first: int = 0,
-) -> Iterator[Encoded]:
-    """Yield blocks whose x has the time first, then the inputs, then the known columns ahead.
-
-    Without a timing it has the number of the row first; ``first`` is that of the first row. With
-    times, what is known of h steps ahead is that of the row at this time, else that of the
-    row h rows later; NaN where there is no such row. Where columns are known, a block waits for the
-    H rows after it.
-    """
-    waiting: deque[Encoded] = deque()
-    rows_behind = 0
-    for block in blocks:
-        waiting.append(block)
-        rows_behind += len(block.d)
-        while waiting and (not known or rows_behind - len(waiting[0].d) >= horizon):
-            rows = len(waiting[0].d)
-            yield _prepared(waiting, horizon, known, timing, first)
-            rows_behind, first = rows_behind - rows, first + rows
-    while waiting:
-        rows = len(waiting[0].d)
-        yield _prepared(waiting, horizon, known, timing, first)
-        first += rows
-
-
-def _prepared(
-    waiting: deque[Encoded], horizon: int, known: Sequence[int], timing: Timing | None, first: int
-) -> Encoded:
-    """Take the first of the blocks, and return it with what the next blocks tell of its rows."""
-    x, d, labels = waiting.popleft()
-    if timing is None:
-        times = (first + np.arange(len(d))) % COUNTED
-    else:
-        times = timing.numbers(_wall(labels.wall))
-    columns = [times, x]
-    if known:
-        later = np.concatenate([x[:, known], *(block.x[:, known] for block in waiting)])
-        index = np.arange(len(d))[:, None] + np.arange(1, horizon + 1)
-        found = index < len(later)
-        if timing is not None:
-            walls = [labels.wall, *(block.labels.wall for block in waiting)]
-            slots = np.maximum.accumulate(timing.slots(np.concatenate([*map(_wall, walls)])))
-            asked = slots[: len(d), None] + np.arange(1, horizon + 1)
-            index = np.searchsorted(slots, asked)
-            found = (index < len(slots)) & (slots[np.minimum(index, len(slots) - 1)] == asked)
-        values = later[np.minimum(index, len(later) - 1)]  # (n, H, k)
-        values = np.where(found[..., None], values, np.nan)
-        columns.append(np.moveaxis(values, 2, 1).reshape(len(d), -1))
-    return Encoded(np.column_stack(columns).astype(x.dtype), d, labels)
-
-
-def _wall(wall: np.ndarray | None) -> np.ndarray:
-    return np.zeros(0, "datetime64[us]") if wall is None else wall
