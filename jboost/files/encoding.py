@@ -7,7 +7,7 @@ has the same numbers wherever it is cut. A checkpoint keeps the places.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -76,6 +76,15 @@ class Encoded(NamedTuple):
     x: np.ndarray  # (n, width)
     d: np.ndarray  # (n,), NaN where there is no answer
     labels: Labels
+
+    def cut(self, start: int, stop: int) -> Encoded:
+        """Return some of the rows."""
+        return Encoded(self.x[start:stop], self.d[start:stop], self.labels.cut(start, stop))
+
+    def pieces(self, rows: int) -> Iterator[Encoded]:
+        """Yield the rows in pieces of at most so many."""
+        for row in range(0, len(self.d), rows):
+            yield self.cut(row, row + rows)
 
 
 class Encoder:
