@@ -21,12 +21,11 @@ from jboost.core.numerics import Cleaned, already_cleaned, usable
 from jboost.core.products import LARGEST_SUM
 from jboost.core.rows import row_of
 from jboost.core.step import Observe, Trace, step
+from jboost.engine.plan import DIVIDED
 
 CHUNK = 32  # rows; a longer chunk wastes more at the end, a shorter one costs time at each start
 LONGEST = 65536  # rows of a piece
 LARGEST = 2**21  # bytes of the rows of a piece and of their trace
-# XLA divides work on arrays of this size between cores, which it cannot do inside a kernel.
-DIVIDED = 2**19  # bytes
 ALIGNMENT = 64  # bytes; a program reads an array of NumPy in place if it begins at a multiple
 
 

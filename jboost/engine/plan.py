@@ -31,6 +31,9 @@ log = logging.getLogger("jboost.engine")
 LARGEST_KERNEL = 2**20  # bytes
 # The versions of JAX that the kernel tests passed with; a later one could abort the process.
 FIRST_TESTED, LAST_TESTED = (0, 10, 0), (0, 10, 2)
+# XLA divides work on a stack of matrices of this size between cores, whatever the options say; for
+# one matrix it does not. A kernel that holds such work fails to load.
+DIVIDED = 2**19  # bytes
 FEWEST_COLUMNS = 16  # of both factors of a product that is slow in a kernel
 MOST_PLANS = 256  # plans that are remembered
 
@@ -113,6 +116,9 @@ def impediment(program: Any, form: Form, size: int) -> str | None:
         return f"not known to compile as one kernel: {', '.join(sorted(impossible))}"
     if any(_multiplies_matrices(program.jaxpr.jaxpr)):
         return "it multiplies matrices, which a kernel does slowly"
+    largest = max(_sizes_of_stacks(program.jaxpr.jaxpr), default=0)
+    if form == "kernel" and largest >= DIVIDED:
+        return f"XLA divides work on {largest:,} bytes, which a kernel cannot do"
     return None
 
 
@@ -132,6 +138,14 @@ def _multiplies_matrices(program: Any) -> Iterator[bool]:
             shape = equation.invars[0].aval.shape
             inner = math.prod(shape[axis] for axis in (*contracted, *batch))
             yield min(left, right) // inner >= FEWEST_COLUMNS
+
+
+def _sizes_of_stacks(program: Any) -> Iterator[int]:
+    """Yield the bytes of each stack of matrices that a program computes."""
+    for equation in equations(program):
+        for result in equation.outvars:
+            if getattr(result.aval, "ndim", 0) >= 3:
+                yield result.aval.size * result.aval.dtype.itemsize
 
 
 def bytes_of(state: State) -> int:

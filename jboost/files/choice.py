@@ -12,8 +12,8 @@ from jboost.core import checks
 from jboost.files import columns as table_columns
 from jboost.files import time_formats, times
 from jboost.files.columns import BUCKETS, Column, Columns, DataError, RawBlock, text_codes
-from jboost.files.numerals import looks_like_a_number, reads_as_number
-from jboost.files.reader import Reader, advice, kind_of
+from jboost.files.numerals import PARTS, looks_like_a_number, reads_as_complex, reads_as_number
+from jboost.files.reader import Reader, advice, kind_of, likely_kind, unread
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,7 @@ FEWEST_ROWS = 20  # with fewer, the number of different texts tells nothing of t
 MOST_PLACES = 64  # for the texts of a column, unless a user asks for more
 UNLIKE = 50, 0.5  # texts of which so many, and more than so many of all, differ name single rows
 
-_LIKE_A_DATE = re.compile(r"\d{2}.*[-/:. T].*\d{2}")
+_LIKE_A_DATE = re.compile(r"(?<![^\W_])\d{1,4}[-/:. ].*(?<![^\W_])\d{1,4}(?![^\W_])")
 
 
 class Wishes(NamedTuple):
@@ -57,6 +57,10 @@ def choose_columns(reader: Reader, target: str, wishes: Wishes) -> Columns:
     for name in names:
         if name in without and name != wishes.time:
             continue
+        held = sample.table.column(name).type
+        if likely_kind(held) is None and name != wishes.time and name not in wishes.category:
+            notes.append(f"{name} holds {unread(held)}, and is left out")
+            continue
         column = _column(name, sample, reader, wishes)
         if name == wishes.time:
             time = column
@@ -64,6 +68,10 @@ def choose_columns(reader: Reader, target: str, wishes: Wishes) -> Columns:
             notes.append(_unlike(name, sample))
         elif name not in without:
             inputs.append(column)
+    forms = {column.format for column in (*inputs, time) if column is not None}
+    if wishes.date_format is not None and wishes.date_format not in forms:
+        problem = f"{label}: no column holds dates like {wishes.date_format!r}"
+        raise DataError(problem, "correct --date-format, or leave it out")
     inputs = time_formats.joined(inputs, sample.table)
     if time is not None:
         time = next((c for c in inputs if time.name in c.parts), time)
@@ -86,6 +94,8 @@ def describe(name: str, values: pa.ChunkedArray, label: str, buckets: int | None
     """Return what a column of a table in memory holds, from its values."""
     kind = kind_of(name, values.type, label)
     if kind == "category":
+        if _share(values, reads_as_complex) > 0.5:
+            raise DataError(f"{label}: the column {name!r} holds complex numbers; {PARTS}")
         return Column(name, kind, buckets or _places(values))
     time = time_formats.recognise(name, values, None, "", True, label) if kind == "time" else None
     return time or Column(name, kind)
@@ -123,7 +133,7 @@ def _column(name: str, sample: RawBlock, reader: Reader, wishes: Wishes) -> Colu
 def _check_target(target: str, sample: RawBlock, reader: Reader) -> None:
     """Refuse a target that holds no numbers."""
     values = sample.table.column(target)
-    kind = kind_of(target, values.type, reader.label)
+    kind = likely_kind(values.type)
     if kind == "category":
         few = len(values) - values.null_count < FEWEST_ROWS  # as a live feed begins
         likely = _share(values, _number_test(reader)) > 0.5
@@ -131,7 +141,8 @@ def _check_target(target: str, sample: RawBlock, reader: Reader) -> None:
             return
         _refuse_numbers(target, sample, reader.decimal, advice(True))
     if kind != "number":
-        holds = {"boolean": "true and false", "category": "text", "time": "times"}[kind]
+        called = {"boolean": "true and false", "category": "text", "time": "times"}
+        holds = unread(values.type) if kind is None else called[kind]
         problem = f"the target {target!r} must hold numbers, and holds {holds}"
         raise DataError(f"{reader.label}: {problem}")
 
@@ -190,12 +201,16 @@ def _refuse_numbers(name: str, sample: RawBlock, decimal: str | None, advised: s
     """Refuse a column of text that are mostly numbers, or would be if they were written plainly."""
     codes, texts = text_codes(sample.table.column(name))
     counts = np.bincount(codes[codes >= 0], minlength=len(texts))
+    parts = [c for c, text in enumerate(texts) if text is not None and reads_as_complex(text)]
     present = [(code, text) for code, text in enumerate(texts) if text is not None]
     odd = [code for code, text in present if not reads_as_number(text, decimal or ".")]
     other, sign = {".": (",", "a comma"), ",": (".", "a point")}.get(decimal or "", ("", ""))
     swapped = [c for c, text in present if other and other in text and reads_as_number(text, other)]
     unplain = [c for c, text in present if decimal and looks_like_a_number(text)]
-    if 0 < 2 * counts[odd].sum() < counts.sum():
+    if 2 * counts[parts].sum() > counts.sum():
+        problem = f"in the column {name!r} is a complex number; {PARTS}, or {advised}"
+        odd = parts
+    elif 0 < 2 * counts[odd].sum() < counts.sum():
         problem = f"is not a number, but most of the column {name!r} are; {advised}"
     elif 2 * counts[swapped].sum() > counts.sum():
         would_be = f"in the column {name!r} would be a number if {sign} stood before decimals"

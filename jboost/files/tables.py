@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from jboost.core import extras
 from jboost.files import columns as table_columns
 from jboost.files import reader
 from jboost.files.columns import NUMERIC, Columns, DataError, PlaceOf, RawBlock
+from jboost.files.numerals import PARTS
 from jboost.files.reader import (
     LONGEST_ROW,
     Reader,
@@ -143,6 +145,11 @@ class Tables(Reader):
         try:
             return nw.from_native(table, eager_only=True)[start : start + self._block].to_arrow()
         except (pa.ArrowException, TypeError, ValueError) as error:
+            for name in getattr(table, "columns", ()):
+                if getattr(getattr(table[name], "dtype", None), "kind", "") == "c":
+                    raise DataError(
+                        f"{self.label} has complex numbers in {name!r}; {PARTS}"
+                    ) from None
             raise DataError(f"{self.label} cannot be read: {first_line(error)}") from None
 
 
@@ -167,6 +174,8 @@ class Rows(Reader):
                 arrays[name] = pa.array(values)
             except (pa.ArrowException, TypeError, ValueError) as error:
                 problem = f"have values of several kinds in {name!r}: {first_line(error)}"
+                if any(isinstance(value, (complex, np.complexfloating)) for value in values):
+                    problem = f"have complex numbers in {name!r}; {PARTS}"
                 raise DataError(f"the first rows of {self.label} {problem}") from None
         return RawBlock(pa.table(arrays), place_of)
 
@@ -220,7 +229,9 @@ def _times(name: str, values: list[Any], place_of: PlaceOf) -> pa.Array:
 def _numbers(name: str, values: list[Any], place_of: PlaceOf) -> np.ndarray:
     numbers = np.full(len(values), np.nan)
     for i, value in enumerate(values):
-        if hasattr(value, "__float__"):
+        if isinstance(value, (datetime.timedelta, np.timedelta64)):
+            numbers[i] = np.timedelta64(value) / np.timedelta64(1, "s")  # NaN for NaT
+        elif hasattr(value, "__float__"):
             try:
                 numbers[i] = float(value)
             except OverflowError:  # as in a file, a number beyond any float is infinite
