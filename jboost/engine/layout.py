@@ -48,7 +48,8 @@ from jboost.engine import trailing
 from jboost.learners import PiecewiseLinear
 from jboost.learners.newton import CovarianceState, ForwardNewton, Newton, NewtonState, RootState
 
-VECTOR = 8  # float32 numbers that an instruction takes at once
+VECTOR = 8  # float32 numbers that an instruction takes at once,
+LONGEST_VECTOR = 16  # and that one of a product of a matrix and a vector does
 FEWEST = 5  # idle copies are added only from this many real ones on,
 LARGEST_IDLE = 2**11  # and only where the state of a copy has at most this many bytes
 # Random updates: below this, updating all copies at once is faster than skipping some.
@@ -84,16 +85,20 @@ class Layout(NamedTuple):
         return any(walk.order == "one by one" for walk in self.walks)
 
 
-def choose(model: Learner, state: State, *, kernel: bool) -> Layout:
-    """Return the best layout; boosters stay as they are where model and state do not match up."""
+def choose(model: Learner, state: State, *, kernel: bool, stages: bool = False) -> Layout:
+    """Return the best layout for one kernel, for stages that are kernels, or for neither.
+
+    Boosters stay as they are where model and state do not match up.
+    """
+    whole_vectors = kernel or stages
     boosters, states = _outermost(model, Boosted), _outermost(state, BoostedState)
     if len(boosters) != len(states) or any(state.t.ndim for state in states):
-        return Layout((), kernel)
+        return Layout((), whole_vectors)
     return Layout(
         tuple(
             _walk(booster, state, kernel) for booster, state in zip(boosters, states, strict=True)
         ),
-        kernel,
+        whole_vectors,
     )
 
 
@@ -279,7 +284,7 @@ def _with_whole_vectors(learner: Newton | ForwardNewton) -> Newton | ForwardNewt
 def _filled_up(state: NewtonState) -> NewtonState:
     def fill(matrix: Array) -> Array:
         columns = matrix.shape[-1]
-        beyond = 0 if columns <= LARGEST_SUM else -columns % VECTOR
+        beyond = 0 if columns <= LARGEST_SUM else -columns % LONGEST_VECTOR
         return jnp.pad(matrix, [(0, 0)] * (matrix.ndim - 1) + [(0, beyond)]) if beyond else matrix
 
     return _with_matrix(state, fill)

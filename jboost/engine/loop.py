@@ -123,7 +123,8 @@ def decide(
     refusal, size = objection(platforms), bytes_of(state)
     if refusal is None:
         form = form_for(size)
-        layout = layouts.choose(model, state, kernel=form == "kernel")
+        kernel, stages = form == "kernel", form == "stages"
+        layout = layouts.choose(model, state, kernel=kernel, stages=stages)
         plan = look_at(trace(form, layout), form, size, layout)
         if plan.form != "plain":
             return plan
