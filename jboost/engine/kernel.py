@@ -42,7 +42,7 @@ _POSSIBLE = """
     dynamic_update_slice eq erf erf_inv exp exp2 expand_dims expm1 floor gather ge gt
     integer_pow iota is_finite jit le log log1p logistic lt max min mul ne neg nextafter not
     optimization_barrier or pad pjit pow random_bits random_fold_in random_seed random_unwrap
-    random_wrap reduce_and reduce_max reduce_min reduce_or reduce_precision reduce_prod reduce_sum
+    random_split random_wrap reduce_and reduce_max reduce_min reduce_or reduce_precision reduce_prod reduce_sum
     rem reshape rev round rsqrt scan select_n shift_left shift_right_arithmetic shift_right_logical
     sign sin sinh slice split sqrt square squeeze stack stop_gradient sub tan tanh threefry2x32
     transpose unstack while xla_metadata_value xor
