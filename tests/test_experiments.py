@@ -26,7 +26,8 @@ PAPER = (
     *("text_claims", "trees", "tree_family", "all"),
 )
 BENCH = (
-    *("accuracy", "accuracy_peers", "auto_streams", "baselines", "combiners", "explanations"),
+    *("accuracy", "accuracy_peers", "auto_streams", "auto_times", "baselines", "combiners"),
+    "explanations",
     *("filters", "flags", "fleets", "forecast", "intervals", "keys", "keys_numbered"),
     *("kill", "kill_workers", "losses", "nonlinear"),
     *("prediction", "real_streams", "serve_faults", "serve_load", "soak", "speed", "sweeps"),
