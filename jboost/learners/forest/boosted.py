@@ -28,7 +28,7 @@ from jboost.core import (
     static,
 )  # fmt: skip
 from jboost.core.numerics import dtype_of, usable
-from jboost.core.places import at, put_rows, rows
+from jboost.core.places import at, put_rows
 from jboost.core.surroundings import stage
 from jboost.learners.forest.bins import bins_of, edges_of
 from jboost.learners.forest.columns import drawn_columns
