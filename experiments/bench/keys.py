@@ -175,8 +175,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if not experiment.quick:
         results["ray"] = over_ray(10 * BLOCK, 2_000)
         print(f"ray: {results['ray']}")
-    load = f"{os.getloadavg()[1]:.1f}"  # processes that wanted a core, over five minutes
-    experiment.write({"block": BLOCK, "cores": os.cpu_count(), "load": load}, results)
+    experiment.write({"block": BLOCK, "cores": os.cpu_count()}, results)
 
 
 if __name__ == "__main__":

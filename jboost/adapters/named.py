@@ -15,7 +15,7 @@ import numpy as np
 from jboost.adapters.numbers import as_number
 from jboost.files.choice import MOST_PLACES
 from jboost.files.columns import bucket
-from jboost.files.numerals import looks_like_a_number
+from jboost.files.numerals import looks_like_a_number, reads_as_complex
 from jboost.transforms import calendar
 
 PLAIN = frozenset({float, int, bool})  # types that need no look
@@ -78,7 +78,7 @@ def _text(kinds: Kinds, name: Hashable, text: str, *, learn: bool) -> tuple[Kind
         return kinds, [*numbers][bucket(str(name), text, MOST_PLACES)]
     if not learn or not text.strip():
         return kinds, None
-    if looks_like_a_number(text):
+    if looks_like_a_number(text) or reads_as_complex(text):
         as_number(name, text)  # which refuses it
     texts = {**kinds.texts, name: {**numbers, text: len(numbers)}}
     return kinds._replace(texts=texts), text

@@ -30,6 +30,8 @@ def as_number(name: object, value: Any) -> float:
         raise ValueError(f"{name!r:.60} must be a number; got {limit}") from None
     except (TypeError, ValueError):
         advice = "encode it first, as river's OneHotEncoder does"
+        if isinstance(value, (complex, np.complexfloating)):
+            advice = "pass its real and its imaginary part as two features"
         raise TypeError(f"{name!r:.60} must be a number; got {value!r:.60}: {advice}") from None
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jboost import catalogue
-from jboost.adapters import tables
+from jboost.adapters import tables, telling
 from jboost.adapters.atomic import Atomic
 from jboost.adapters.feed import Feed
 from jboost.adapters.named import Kinds, Place, expanded, is_plain
@@ -142,17 +142,70 @@ class OnlineRegressor(Atomic, base.MiniBatchRegressor):
     def predict_one(self, x: Features, with_interval: bool = False) -> float | conf.Interval:
         if with_interval and self.intervals is None and not isinstance(self.model, Intervals):
             raise ValueError("there are no intervals: make the regressor with intervals=0.9 or so")
-        learned = self._learned
-        if learned.feed is None:
+        learned, row = self._asked(x)
+        if learned.feed is None or row is None:
             return conf.Interval(-math.inf, math.inf) if with_interval else 0.0
-        if any(learned.kinds) or not is_plain(x):
-            x = expanded(learned.kinds, x, learned.columns, learn=False)[1]
-        row = _row(learned, x)
         since, rows = self._predicted
         rows = (*rows[-1:], row) if since is learned.pairing else (row,)
         self._predicted = learned.pairing, rows
         estimate, *bounds = learned.feed.predict(row).tolist()
         return conf.Interval(*bounds) if with_interval else estimate
+
+    def explain_one(self, x: Features) -> tuple[float, dict[Hashable, float]]:
+        """Return the base of a prediction, and what each feature adds; the sum is the prediction.
+
+        See :func:`jboost.explain`.
+
+        Examples
+        --------
+        >>> from jboost.adapters.river import OnlineRegressor
+        >>> regressor = OnlineRegressor("newton")
+        >>> for i in range(300):
+        ...     regressor.learn_one(
+        ...         {"size": i % 7, "town": "Bonn" if i % 2 else "Ulm"}, 2 * (i % 7)
+        ...     )
+        >>> base, parts = regressor.explain_one({"size": 5, "town": "Ulm"})
+        >>> round(base), round(parts["size"]), abs(parts["town"]) < 0.1
+        (6, 4, True)
+        """
+        learned, row = self._asked(x)
+        if learned.feed is None or row is None:
+            return 0.0, {}
+        return telling.explained_features(learned.feed, row, learned.columns)
+
+    def flags_one(self, x: Features, y: float) -> dict[str, Any]:
+        """Return the flags of a sample as if it were learned now; nothing is learned.
+
+        The model must be one with flags, such as ``jboost.Flags(jboost.auto())``; its docstring
+        tells of ``p_value``, ``anomaly`` and ``change``. ``drifted`` are the names of the features
+        whose mean has moved. Call ``learn_one`` afterwards.
+
+        Examples
+        --------
+        >>> import jboost as jb
+        >>> from jboost.adapters.river import OnlineRegressor
+        >>> regressor = OnlineRegressor(jb.Flags(jb.Newton(0.999)))
+        >>> for i in range(500):
+        ...     regressor.learn_one({"a": math.sin(i)}, 2 * math.sin(i) + 0.1 * math.sin(i * i))
+        >>> regressor.flags_one({"a": 0.5}, 1.05)["anomaly"]
+        False
+        >>> regressor.flags_one({"a": 0.5}, 9.0)
+        {'p_value': 0.002..., 'anomaly': True, 'change': False, 'drifted': []}
+        """
+        target = as_number("y", y)
+        learned, row = self._asked(x)
+        if learned.feed is None or row is None:
+            return {"p_value": 1.0, "anomaly": False, "change": False, "drifted": []}
+        return telling.flags_of_features(learned.feed, row, target, learned.columns)
+
+    def _asked(self, x: Features) -> tuple[_Learned, np.ndarray | None]:
+        """Return what is known, and the row of a sample that is asked about; None before any."""
+        learned = self._learned
+        if learned.feed is None:
+            return learned, None
+        if any(learned.kinds) or not is_plain(x):
+            x = expanded(learned.kinds, x, learned.columns, learn=False)[1]
+        return learned, _row(learned, x)
 
     def learn_many(self, X: IntoDataFrame, y: ArrayLike, w: ArrayLike = 1.0) -> None:
         if (rows := tables.mixed_rows(X)) is not None:

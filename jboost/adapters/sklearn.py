@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jboost import catalogue
-from jboost.adapters import frames
+from jboost.adapters import frames, telling
 from jboost.adapters.atomic import Atomic
 from jboost.adapters.feed import Feed
 from jboost.adapters.numbers import as_weights
@@ -78,6 +78,9 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
     True
     >>> low, high = regressor.predict_interval(X).T
     >>> bool(0.8 < np.mean((low <= y) & (y <= high)) < 1)
+    True
+    >>> base, parts = regressor.explain(X)
+    >>> bool(np.abs(base + parts.sum(axis=1) - regressor.predict(X)).max() < 1e-5)
     True
     """
 
@@ -158,6 +161,29 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
         """Return the lower and upper bounds (n, 2) for the rows of X, (n, r)."""
         return self._estimates(X)[:, 1:]
 
+    def explain(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Return the base (n,) and what each column adds (n, columns); their sum is ``predict``.
+
+        See :func:`jboost.explain`. A column of text or times is one column.
+        """
+        present, numbers = self._rows(X)
+        groups = np.arange(numbers.shape[1])
+        if present.columns_ is not None:
+            groups = np.array(present.columns_.groups)
+        return telling.explained(present.feed_, numbers, groups)
+
+    def flags(self, X: ArrayLike, y: ArrayLike) -> dict[str, np.ndarray]:
+        """Return the flags of rows as if they were learned next; nothing is learned.
+
+        The model must be one with flags, such as ``jboost.Flags(jboost.auto())``; its docstring
+        tells of them. Call ``partial_fit`` afterwards.
+        """
+        present, numbers = self._rows(X)
+        present.columns_ = None  # these are numbers already
+        model, options = present.model_, {"y_numeric": True, "reset": False}
+        numbers, targets = present._checked(model, X=numbers, y=y, **options)
+        return telling.flags(present.feed_, numbers, targets)
+
     @property
     def state_(self) -> State:
         """The state of the model after all rows so far."""
@@ -166,11 +192,15 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
 
     def _estimates(self, X: ArrayLike) -> np.ndarray:
         """Return estimates and bounds, (n, 1) or (n, 3), for the rows of X."""
+        present, numbers = self._rows(X)
+        return present.feed_.predict_many(numbers).astype(np.float64)
+
+    def _rows(self, X: ArrayLike) -> tuple[Self, np.ndarray]:
+        """Return a copy that no other thread changes, and the rows of X as numbers."""
         validation.check_is_fitted(self, "feed_")
         present = self._present()
         X = present._numbers(X, reset=False)
-        X = present._checked(present.model_, X=X, reset=False)
-        return present.feed_.predict_many(X).astype(np.float64)
+        return present, present._checked(present.model_, X=X, reset=False)
 
     def _present(self) -> Self:
         """Return a copy that shares all, and that no other thread changes."""

@@ -25,16 +25,24 @@ LEGEND = (
     "part in what the prediction has in common with the answers. Means of rows looked at now and "
     "then."
 )
+KEYS = (
+    "The keys with the largest errors, and those with the smallest. A key has a model of its own."
+)
 IMPORTANCE = (
     "A column's part is what it adds to a prediction, compared with the usual value of the column. "
     "The parts and the base add up to the prediction; what past answers tell is in the base."
 )
 
 
-def write(done: Outcome, plot: Path | None, report: Path | None) -> int:
-    """Write the picture and the page that were asked for, and return the exit status."""
+def write(
+    done: Outcome, plot: Path | None, report: Path | None, *, keys: list[list[str]] | None = None
+) -> int:
+    """Write the picture and the page that were asked for, and return the exit status.
+
+    ``keys`` are the rows of a table of keys: the name, how many rows were scored, and their error.
+    """
     status = DONE
-    for path, write_to in ((plot, _write_picture), (report, _write_page)):
+    for path, write_to in ((plot, _write_picture), (report, partial(_write_page, keys=keys))):
         try:
             if path is not None:
                 write_to(done, path)
@@ -100,7 +108,7 @@ def _importance_table(done: Outcome, importance: Importance) -> str:
     return page.text(IMPORTANCE) + page.table(["column", "mean size of its part", "share"], rows)
 
 
-def _write_page(done: Outcome, path: Path) -> None:
+def _write_page(done: Outcome, path: Path, *, keys: list[list[str]] | None) -> None:
     drawn = {}
     for heading, (description, draw) in _drawings(done).items():
         try:
@@ -113,7 +121,7 @@ def _write_page(done: Outcome, path: Path) -> None:
         drawn["Learners"] += _learners_table(done.learners, done.learner_names)
     if done.importance is not None:
         drawn["Columns"] += _importance_table(done, done.importance)
-    columns, unscored = done.columns, done.rows - done.tally.scored
+    columns, unscored = done.columns, done.rows - done.tally.scored - done.keyless
     data = {
         "file": done.file,
         "target": columns.target,
@@ -123,6 +131,8 @@ def _write_page(done: Outcome, path: Path) -> None:
         "notes": ". ".join(columns.notes),
         "time": columns.time.name if columns.time else "",
         "rows": f"{done.rows:,}",
+        "keys": f"{done.keys:,}" if done.keys is not None else "",
+        "without a key": f"{done.keyless:,}" if done.keyless else "",
         "nothing learned from": f"{done.skipped:,}" if done.skipped else "",
         outcome.MISSING_TEXTS[done.missing][1]: f"{unscored:,}" if unscored else "",
         "could not be read": f"{done.bad:,}" if done.bad else "",
@@ -132,6 +142,7 @@ def _write_page(done: Outcome, path: Path) -> None:
     said = ". ".join([outcome.summary(done), *outcome.advice(done)])
     sections = [
         ("Errors", page.table(outcome.HEAD, outcome.table(done)) + page.text(said)),
+        *([("Keys", page.text(KEYS) + page.table(["key", "rows", "MSE"], keys))] if keys else ()),
         *drawn.items(),
         ("Data", page.table([], map(list, data.items()))),
         ("Model", page.table([], [["name", done.name]]) + as_html(outline(done.model))),

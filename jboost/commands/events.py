@@ -22,7 +22,7 @@ import numpy as np
 
 from jboost.commands.outcome import Outcome
 from jboost.commands.terminal import WRONG_USAGE, CommandError, explaining
-from jboost.core import Learner
+from jboost.core.within import within
 from jboost.files.encoding import Labels
 from jboost.running.blocks import Block
 from jboost.wrappers.flags import Flags
@@ -83,21 +83,13 @@ class Events(contextlib.AbstractContextManager["Events"]):
         return event
 
 
-def flags_in(model: Learner) -> Flags | None:
-    """Return the flags within wrappers, which the model reports."""
-    inner: object = model
-    while isinstance(inner, Learner) and not isinstance(inner, Flags):
-        inner = getattr(inner, "learner", None)
-    return inner if isinstance(inner, Flags) else None
-
-
 def open_file(
     args: argparse.Namespace, position: int, done: Outcome
 ) -> AbstractContextManager[Events | None]:
     """Open the file of events, cut off after those of rows that the checkpoint holds."""
     if args.events is None:
         return contextlib.nullcontext()
-    if flags_in(done.model) is None:
+    if within(done.model, Flags) is None:
         problem = "the run to go on with was begun without --events"
         raise CommandError(f"{problem}; begin a new one to have them", WRONG_USAGE)
     length = done.saved.get("events_length")

@@ -1,7 +1,8 @@
-"""What ``jboost run --key`` leaves behind: the table, the keys by error, and their forecasts."""
+"""What ``jboost run --key`` leaves behind: tables, forecasts, the picture and the page."""
 
 from __future__ import annotations
 
+import argparse
 import csv
 import os
 import sys
@@ -12,7 +13,9 @@ import jax
 import numpy as np
 
 from jboost.checkpoints import atomic
-from jboost.commands import outcome
+from jboost.commands import documents, outcome
+from jboost.commands.keyed_plan import Plan
+from jboost.commands.outcome import Outcome
 from jboost.commands.terminal import explaining, say
 from jboost.core import checks
 from jboost.fleets.fleet import Fleet
@@ -22,51 +25,48 @@ from jboost.reports.keys import KeyTally
 FORECAST_KEYS = 1024  # keys whose forecasts are computed together
 
 
-class Summary(NamedTuple):
-    """A keyed run that is done."""
+class Kept(NamedTuple):
+    """The models of a keyed run that is done, and the errors of each key."""
 
     fleet: Fleet
     state: FleetState
     tally: KeyTally
-    rows: int
-    left_out: int  # rows without a key, or that could not be read
-    forecasts: bool  # whether the models forecast
-    intervals: bool  # whether bounds are asked for
+    plan: Plan
 
 
-def show(
-    done: Summary, keys: os.PathLike[str] | None, predictions: os.PathLike[str] | str | None
-) -> None:
-    """Print the closing table; write the errors of all keys, and forecasts, where asked for.
+def show(args: argparse.Namespace, done: Outcome, kept: Kept) -> int:
+    """Print the closing table, and write what was asked for; return the exit status.
 
     The keys with the largest and the smallest errors go to standard error.
     """
-    left = f", {done.left_out:,} without a key" if done.left_out else ""
-    say(f"{done.rows:,} rows of {len(done.state):,} keys{left}")
-    names = [name if isinstance(name, str) else str(name) for name in done.fleet.names(done.state)]
-    errors, counts = done.tally.errors(), done.tally.columns["scored"]
-    for title, streams in zip(("largest", "smallest"), done.tally.extremes(), strict=True):
+    names = [name if isinstance(name, str) else str(name) for name in kept.fleet.names(kept.state)]
+    errors, counts = kept.tally.of_keys(), kept.tally.columns["scored"]
+    ends = []
+    for title, streams in zip(("largest", "smallest"), kept.tally.extremes(), strict=True):
         for stream in streams.tolist():
-            detail = f"MSE {errors[stream]:.6g} over {int(counts[stream]):,} rows"
-            say(f"{title} error: {checks.printable(names[stream])[:60]}: {detail}")
-    if keys is not None:
+            name, count = checks.printable(names[stream])[:60], f"{int(counts[stream]):,}"
+            say(f"{title} error: {name}: MSE {errors[stream]:.6g} over {count} rows")
+            ends.append([name, count, f"{errors[stream]:.6g}"])
+    if args.keys is not None:
         order = np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable").tolist()
         rows = [(names[i], int(counts[i]), float(errors[i])) for i in order]
-        _write(keys, ["key", "rows", "mse"], rows)
-    if done.forecasts and predictions is not None:
-        bounds = ["lower", "upper"] if done.intervals else []
-        _write(predictions, ["key", "horizon", "prediction", *bounds], _forecasts(done, names))
-    outcome.print_table(done.tally.table(), on_stderr=predictions == "-")
+        _write(args.keys, ["key", "rows", "mse"], rows)
+    if done.model.ahead and args.predictions is not None:
+        bounds = ["lower", "upper"] if kept.plan.intervals is not None else []
+        head = ["key", "horizon", "prediction", *bounds]
+        _write(args.predictions, head, _forecasts(kept, names))
+    outcome.show(done, on_stderr=args.predictions == "-")
+    return documents.write(done, args.plot, args.report, keys=ends)
 
 
-def _forecasts(done: Summary, names: list[str]) -> Iterable[Sequence[object]]:
+def _forecasts(kept: Kept, names: list[str]) -> Iterable[Sequence[object]]:
     """Yield a line for each key and horizon: what is forecast of the next rows of the key."""
-    model: Any = done.fleet.model
-    every = done.fleet.names(done.state)
+    model: Any = kept.fleet.model
+    every = kept.fleet.names(kept.state)
     for start in range(0, len(names), FORECAST_KEYS):
-        states = done.fleet.states(done.state, every[start : start + FORECAST_KEYS])
+        states = kept.fleet.states(kept.state, every[start : start + FORECAST_KEYS])
         columns = [jax.vmap(model.forecast)(states)]
-        if done.intervals:
+        if kept.plan.intervals is not None:
             columns += jax.vmap(model.interval)(states)
         numbers = np.stack([np.asarray(column) for column in columns], axis=-1)
         for name, rows in zip(names[start : start + FORECAST_KEYS], numbers, strict=True):

@@ -2,26 +2,26 @@
 
 import argparse
 import contextlib
-import os
 import sys
 from collections import deque
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 
 import jax
 import numpy as np
 
-from jboost.commands import events, explanations, options, outcome, terminal
+from jboost.commands import options, outcome
+from jboost.commands.lines import Lines
 from jboost.commands.outcome import Outcome
 from jboost.commands.terminal import FAILED, CommandError
 from jboost.core.progress import Progress
+from jboost.core.within import within
 from jboost.engine import pieces
 from jboost.files.encoding import Labels
-from jboost.files.predictions import Predictions
 from jboost.files.sources import Source
 from jboost.reports.accounts import Watch
 from jboost.running.stream import StreamRun, run_stream
 from jboost.sweeps.jobs import example_state
+from jboost.wrappers.flags import Flags
 
 # Rows of the first block, and of the largest block of a slow model: first results come early, and
 # all come steadily. A quick model has longer blocks: a call of its program costs more beside them.
@@ -31,9 +31,7 @@ CALLS = 16  # the block of a quick model takes about as long as so many calls by
 
 def learn(args: argparse.Namespace, source: Source, done: Outcome) -> None:
     """Go through the stream, write predictions, and keep the outcome up to date."""
-    shown, groups = bool(args.plot or args.report), done.columns.groups if args.explain else None
-    flags = args.events is not None and events.flags_in(done.model) is not None
-    watch = Watch.for_model(done.model, learners=shown, groups=groups, flags=flags)
+    watch = watch_for(args, done)
     # Predictions on the same terminal would be written into the line.
     hidden = args.predictions == "-" and sys.stdout.isatty()
     with contextlib.ExitStack() as stack:
@@ -50,34 +48,25 @@ def learn(args: argparse.Namespace, source: Source, done: Outcome) -> None:
             stream.extra["events_length"] = None
             with options.refusing(FAILED):
                 stream.check(done.columns.width)
-        out = stack.enter_context(_predictions(args, source, stream.position, done, watch))
-        explained = explanations.open_file(args, source, stream.position, done)
-        parts_out = stack.enter_context(explained)
-        events_out = stack.enter_context(events.open_file(args, stream.position, done))
+        lines = stack.enter_context(Lines(args, source, stream.position, done, watch))
         stream.warm_up()
         done.start_clock()
         for block in stream:
             labels = waiting.popleft()
             done.columns = source.columns  # with the texts that have come by now
             done.add(block, labels)
-            if out is not None:
-                bounds = [block.observed[name] for name in ("low", "high") if watch.intervals]
-                more = events.columns(block) if watch.flags else ()
-                estimates = (block.targets, block.prediction, *bounds, *more)
-                with terminal.writing_to(args.predictions):
-                    out.write(block.start, *estimates, labels=labels.columns)
-                    if args.checkpoint is not None:
-                        out.sync()
-            if parts_out is not None:
-                explanations.write(parts_out, block, labels)
-            if events_out is not None:
-                events_out.write(block, labels)
+            lines.write(block, labels)
             if args.checkpoint is not None:
-                files = {"predictions": out, "explanations": parts_out, "events_length": events_out}
-                lengths = {name: file and file.length for name, file in files.items()}
-                stream.extra |= done.as_dict() | lengths
+                stream.extra |= done.as_dict() | lines.lengths
             done.rows, done.skipped = stream.position, stream.skipped
             progress.say(outcome.live_line(done, source.total))
+
+
+def watch_for(args: argparse.Namespace, done: Outcome) -> Watch:
+    """Return what is to be observed for what was asked for."""
+    shown, groups = bool(args.plot or args.report), done.columns.groups if args.explain else None
+    flags = args.events is not None and within(done.model, Flags) is not None
+    return Watch.for_model(done.model, learners=shown, groups=groups, flags=flags)
 
 
 def _stream(
@@ -110,28 +99,4 @@ def _stream(
             every=args.every or (1024 if source.live else 16),
             resume=args.resume,
             ahead=0 if source.live else 1,
-        )
-
-
-def _predictions(
-    args: argparse.Namespace, source: Source, position: int, done: Outcome, watch: Watch
-) -> AbstractContextManager[Predictions | None]:
-    """Open the file of predictions, cut off after the rows that the checkpoint holds."""
-    if args.predictions is None:
-        return contextlib.nullcontext()
-    length, rows = done.saved.get("predictions"), position
-    if args.predictions == "-":
-        length = 1 if position else None  # anything but None: the header was written before
-    elif args.append and not os.path.exists(args.predictions):
-        length, rows = None, 0  # a file for the new rows alone
-    names = done.columns.labels
-    with terminal.writing_to(args.predictions), options.refusing(FAILED):
-        return Predictions(
-            args.predictions,
-            length,
-            rows,
-            intervals=watch.intervals,
-            more=events.COLUMNS if watch.flags else (),
-            labels=names,
-            as_json=source.is_json,
         )

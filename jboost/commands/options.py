@@ -31,6 +31,7 @@ from jboost.core.template import template
 from jboost.engine import cache
 from jboost.files import sources
 from jboost.files.columns import Columns, DataError
+from jboost.wrappers.flags import Flags
 
 FILE = "CSV, JSON lines (also as .gz or .zst) or Parquet; - is standard input"
 POLICIES = {
@@ -147,6 +148,25 @@ def source_of(
     policy = {"missing": POLICIES[missing or args.missing or "impute"], "bad_rows": bad_rows}
     with reading(args.file):
         return sources.read(args.file, columns=columns, start=start, **policy, **chosen)
+
+
+def model_of(
+    name: str, settings: Mapping[str, Any], missing: str, *, intervals: float | None, flagged: bool
+) -> Learner:
+    """Return a model of the catalogue with the intervals and the flags that are asked for.
+
+    ``missing`` is what becomes of missing inputs, a value of ``--missing``.
+    """
+    model = catalogue.named(name, settings, impute=missing == "impute")
+    return catalogue.resolve(Flags(model) if flagged else model, intervals=intervals)
+
+
+def say_renamed(args: argparse.Namespace, before: str) -> None:
+    """Say so where a run goes on with a file of another name; ``before`` is the file so far."""
+    renamed = os.path.basename(before) != os.path.basename(args.file)
+    if renamed and not args.append and "-" not in (before, args.file):
+        taken = f"{args.file} is taken to have the same rows, of which those learned are left out"
+        terminal.say(f"the run so far was on {before}; {taken}. A file of new rows needs --append")
 
 
 @contextmanager

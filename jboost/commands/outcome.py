@@ -21,6 +21,7 @@ from jboost.files.columns import NUMERIC, Columns
 from jboost.files.encoding import Labels
 from jboost.reports.accounts import Bands, Learners, Watch
 from jboost.reports.importance import Importance
+from jboost.reports.keys import KeyTally
 from jboost.reports.tally import Tally
 from jboost.running.blocks import Block
 
@@ -41,7 +42,7 @@ class Outcome:
     model: Learner
     columns: Columns  # of the file
     missing: str  # what becomes of missing inputs, a value of ``--missing``
-    tally: Tally
+    tally: Tally | KeyTally
     bands: Bands | None = None  # None if the model has no intervals
     learners: Learners | None = None  # None unless the learners are watched
     importance: Importance | None = None  # None unless predictions are explained
@@ -52,6 +53,8 @@ class Outcome:
     begins: int = 0  # how many rows of the stream came before the first of this file
     bad: int = 0  # how many rows could not be read
     events: dict[str, int] = field(default_factory=dict)  # how many there were, by name
+    keys: int | None = None  # how many keys there are; None in a run without keys
+    keyless: int = 0  # how many rows of a keyed run had no key
     _rows_before: int = 0  # learned by an earlier run
     _began: float = 0.0
 
@@ -82,12 +85,17 @@ class Outcome:
             self.unused = np.array(self.unused)[~used].tolist()
 
     def add(self, block: Block, labels: Labels) -> None:
-        """Count a block in all accounts."""
+        """Count a block of a run without keys in all accounts."""
+        assert isinstance(self.tally, Tally)
         in_order = not self.tally.back
         self.tally.add(block, labels.instants)
         if in_order and self.tally.back:
             rows = f"within the rows {block.start + 1:,} to {block.start + len(block.targets):,}"
             say(f"rows are not in the order of time, first {rows}: the past may know the future")
+        self.count(block, labels)
+
+    def count(self, block: Block, labels: Labels) -> None:
+        """Count a block in all accounts but that of the errors."""
         if self.bands is not None:
             self.bands.add(block, labels.instants)
         if self.learners is not None:
@@ -123,7 +131,8 @@ class Outcome:
 
 def live_line(done: Outcome, total: float | None) -> str:
     """Return how far a run is; ``total`` is the number of all rows, where it is known."""
-    text = f"{done.rows:,} rows, {done.rate:,.0f} rows/s"
+    keys = "" if done.keys is None else f" of {done.keys:,} keys"
+    text = f"{done.rows:,} rows{keys}, {done.rate:,.0f} rows/s"
     if total and done.rate:
         left = duration(max(total - done.rows, 0) / done.rate)
         text = f"{percent(done.rows, total)}, {text}, about {left} left"
@@ -214,14 +223,18 @@ def table(done: Outcome) -> list[list[str]]:
 
 def summary(done: Outcome) -> str:
     """Return how many rows there were, and of what use, in words."""
-    text, unscored = f"{done.rows:,} rows", done.rows - done.tally.scored
+    text, unscored = f"{done.rows:,} rows", done.rows - done.tally.scored - done.keyless
+    if done.keys is not None:
+        text += f" of {done.keys:,} keys"
+    if done.keyless:
+        text += f", {done.keyless:,} without a key"
     if done.skipped:
         text += f", {done.skipped:,} of them nothing was learned from"
     if unscored:
         text += f", {unscored:,} {MISSING_TEXTS[done.missing][1]}"
     if done.bad:
         text += f", {done.bad:,} could not be read"
-    if done.tally.back:
+    if isinstance(done.tally, Tally) and done.tally.back:
         text += f", {done.tally.back:,} after a row of a later time"
     if done.unused:
         names = ", ".join(repr(done.columns.names[i]) for i in done.unused)

@@ -20,6 +20,7 @@ from jboost.commands import (
 from jboost.commands.outcome import Outcome
 from jboost.commands.terminal import FAILED, WRONG_USAGE, CommandError, explaining, option
 from jboost.core import Learner, checks
+from jboost.core.within import within
 from jboost.files.columns import Columns
 from jboost.files.sources import Source
 from jboost.reports.accounts import Bands, Learners
@@ -206,18 +207,14 @@ def _outcome(args: argparse.Namespace, done: Outcome | None) -> tuple[Outcome, S
         outcome.say_columns(columns)
         tally = Tally(name, columns.step)
         return Outcome(args.file, name, model, columns, missing, tally), source
-    file = str(done.saved.get("file", args.file))
-    renamed = os.path.basename(file) != os.path.basename(args.file)
-    if renamed and not args.append and "-" not in (file, args.file):
-        taken = f"{args.file} is taken to have the same rows, of which those learned are left out"
-        terminal.say(f"the run so far was on {file}; {taken}. A file of new rows needs --append")
+    options.say_renamed(args, str(done.saved.get("file", args.file)))
     coverage = done.bands.coverage if done.bands else None
     if args.intervals not in (None, coverage):
         before = f"intervals of {coverage:g}" if coverage else "no intervals"
         text = f"the run to go on with has {before}, and --intervals is {args.intervals:g}"
         raise CommandError(text, WRONG_USAGE)
     if args.model is not None or args.set:
-        flagged = events.flags_in(done.model) is not None
+        flagged = within(done.model, Flags) is not None
         name, model = _model(args, done.missing, coverage, flagged)
         done = dataclasses.replace(done, name=name, model=model)
     source = options.source_of(args, done.columns, done.missing, done.begins)
@@ -229,7 +226,6 @@ def _model(
 ) -> tuple[str, Learner]:
     """Return the name of the model that is asked for, and the model."""
     name = options.known_model(args.model)
+    asked = name, options.settings(args, name), missing
     with options.refusing():
-        model = catalogue.named(name, options.settings(args, name), impute=missing == "impute")
-        model = Flags(model) if flagged else model
-        return name, catalogue.resolve(model, intervals=intervals)
+        return name, options.model_of(*asked, intervals=intervals, flagged=flagged)

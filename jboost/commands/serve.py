@@ -221,4 +221,6 @@ def _is_new(opened: Service, stream: str, label: str, path: Path) -> bool:
     if path.exists() and before.get("run") != _origin(path)["run"]:
         text = f"the folder goes on from another {path.name}"
         raise CommandError(f"{text}: pass it by --shadow under another name", WRONG_USAGE)
+    if stream in opened.streams and label not in opened.streams[stream].now.members:
+        terminal.say(f"{label} was dropped, and stays so; under another name it begins again")
     return False

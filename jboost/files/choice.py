@@ -12,7 +12,7 @@ from jboost.core import checks
 from jboost.files import columns as table_columns
 from jboost.files import time_formats, times
 from jboost.files.columns import BUCKETS, Column, Columns, DataError, RawBlock, text_codes
-from jboost.files.numerals import looks_like_a_number, reads_as_number
+from jboost.files.numerals import PARTS, looks_like_a_number, reads_as_complex, reads_as_number
 from jboost.files.reader import Reader, advice, kind_of
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ def describe(name: str, values: pa.ChunkedArray, label: str, buckets: int | None
     """Return what a column of a table in memory holds, from its values."""
     kind = kind_of(name, values.type, label)
     if kind == "category":
+        if _share(values, reads_as_complex) > 0.5:
+            raise DataError(f"{label}: the column {name!r} holds complex numbers; {PARTS}")
         return Column(name, kind, buckets or _places(values))
     time = time_formats.recognise(name, values, None, "", True, label) if kind == "time" else None
     return time or Column(name, kind)
@@ -190,12 +192,16 @@ def _refuse_numbers(name: str, sample: RawBlock, decimal: str | None, advised: s
     """Refuse a column of text that are mostly numbers, or would be if they were written plainly."""
     codes, texts = text_codes(sample.table.column(name))
     counts = np.bincount(codes[codes >= 0], minlength=len(texts))
+    parts = [c for c, text in enumerate(texts) if text is not None and reads_as_complex(text)]
     present = [(code, text) for code, text in enumerate(texts) if text is not None]
     odd = [code for code, text in present if not reads_as_number(text, decimal or ".")]
     other, sign = {".": (",", "a comma"), ",": (".", "a point")}.get(decimal or "", ("", ""))
     swapped = [c for c, text in present if other and other in text and reads_as_number(text, other)]
     unplain = [c for c, text in present if decimal and looks_like_a_number(text)]
-    if 0 < 2 * counts[odd].sum() < counts.sum():
+    if 2 * counts[parts].sum() > counts.sum():
+        problem = f"in the column {name!r} is a complex number; {PARTS}, or {advised}"
+        odd = parts
+    elif 0 < 2 * counts[odd].sum() < counts.sum():
         problem = f"is not a number, but most of the column {name!r} are; {advised}"
     elif 2 * counts[swapped].sum() > counts.sum():
         would_be = f"in the column {name!r} would be a number if {sign} stood before decimals"

@@ -28,6 +28,11 @@ _SIGNS = str.maketrans(
 # Groups of three digits: between no-break spaces, or between commas where these can mean nothing
 # else, since decimals or another comma follow.
 _GROUPED = re.compile(r"[-+]?\d{1,3}((\xa0\d{3})+(\.\d*)?|(,\d{3})+\.\d+|(,\d{3}){2,})$")
+# What to do with complex numbers.
+PARTS = "make the real and the imaginary parts columns of their own"
+_COMPLEX = re.compile(
+    r"\(?[-+]?{0}\s?[-+]\s?{0}[ij]\)?$".replace("{0}", r"(\d+\.?\d*|\.\d+)(e[-+]?\d+)?")
+)
 # Between thousands, and around a number. Else they are not read: they may be part of a code.
 _SEPARATOR, _UNITS = re.compile(r"(?<=\d)[\s'’_.,](?=\d{3}(?!\d))"), "$€£¥%‰ \xa0"
 
@@ -82,6 +87,15 @@ def numbers_in(
             return None
         numbers.append(np.nan if number is None else number)
     return np.array([*numbers, np.nan])[codes]  # the code −1, of a missing value, takes the last
+
+
+def reads_as_complex(text: str) -> bool:
+    """Whether a text is a complex number of two parts, as Python or mathematics write it.
+
+    >>> [reads_as_complex(text) for text in ("(1+2j)", "-.5e3-1i", "2", "3-4", "hi")]
+    [True, True, False, False, False]
+    """
+    return _COMPLEX.match(plain(text)) is not None
 
 
 def looks_like_a_number(text: str) -> bool:

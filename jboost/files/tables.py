@@ -14,6 +14,7 @@ from jboost.core import extras
 from jboost.files import columns as table_columns
 from jboost.files import reader
 from jboost.files.columns import NUMERIC, Columns, DataError, PlaceOf, RawBlock
+from jboost.files.numerals import PARTS
 from jboost.files.reader import (
     LONGEST_ROW,
     Reader,
@@ -143,6 +144,11 @@ class Tables(Reader):
         try:
             return nw.from_native(table, eager_only=True)[start : start + self._block].to_arrow()
         except (pa.ArrowException, TypeError, ValueError) as error:
+            for name in getattr(table, "columns", ()):
+                if getattr(getattr(table[name], "dtype", None), "kind", "") == "c":
+                    raise DataError(
+                        f"{self.label} has complex numbers in {name!r}; {PARTS}"
+                    ) from None
             raise DataError(f"{self.label} cannot be read: {first_line(error)}") from None
 
 
@@ -167,6 +173,8 @@ class Rows(Reader):
                 arrays[name] = pa.array(values)
             except (pa.ArrowException, TypeError, ValueError) as error:
                 problem = f"have values of several kinds in {name!r}: {first_line(error)}"
+                if any(isinstance(value, (complex, np.complexfloating)) for value in values):
+                    problem = f"have complex numbers in {name!r}; {PARTS}"
                 raise DataError(f"the first rows of {self.label} {problem}") from None
         return RawBlock(pa.table(arrays), place_of)
 

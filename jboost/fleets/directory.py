@@ -95,6 +95,22 @@ class Directory:
             rows = rows[~same]
         return found
 
+    def including(
+        self, names: Names, hashed: np.ndarray, count: int
+    ) -> tuple[Directory, np.ndarray]:
+        """Return a directory with all of these names too, and the number of each.
+
+        The caller has the first ``count`` names. Where another state has added names beyond those,
+        and the caller adds one, the directory is a copy.
+        """
+        if self.count > count:
+            numbers = self.find(names, hashed)
+            if ((numbers >= 0) & (numbers < count)).all():
+                return self, numbers
+            other = self.fork(count)
+            return other, other.add(names, hashed)
+        return self, self.add(names, hashed)
+
     def fork(self, count: int) -> Directory:
         """Return another directory with the first ``count`` of these names."""
         other, numbers = Directory(), np.arange(count)

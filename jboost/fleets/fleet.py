@@ -8,7 +8,6 @@ first appears. Several devices share the work of a block: ``jax.config.update("j
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -29,13 +28,11 @@ from jboost.fleets.directory import Directory
 from jboost.fleets.names import Name, Names, hashes
 from jboost.fleets.program import Program
 from jboost.fleets.shards import Columns, Saved, Settings, contents, read_shards, write_shards
-from jboost.fleets.state import FleetState, rows_per_shard
+from jboost.fleets.state import FleetState, marked, rows_per_shard
 from jboost.fleets.streams import Streams
 from jboost.running.run import checked_key, checked_stream, targets_of
 from jboost.sweeps import devices as hardware
 from jboost.sweeps.devices import Device
-
-_mark = itertools.count(1)  # a new number for every change of a shard
 
 
 class Fleet:
@@ -145,8 +142,8 @@ class Fleet:
             for first in range(0, len(inputs), self._most):
                 chunk = slice(first, first + self._most)
                 of_chunk = column.take(chunk), hashed[chunk]
-                directory, numbers, before = self._numbers(directory, count, *of_chunk)
-                count = max(count, int(numbers.max()) + 1)
+                directory, numbers = directory.including(*of_chunk, count)
+                before, count = count, max(count, int(numbers.max()) + 1)
                 for piece in blocks.pieces(numbers, 4 * self.width):
                     at = slice(first + piece.start, first + piece.stop)
                     block = (inputs[at], targets[at], hashed[at])
@@ -156,7 +153,7 @@ class Fleet:
                         state.streams, change, streams, before, block, begin, observe
                     )
                     before = max(before, int(streams.max()) + 1)
-                marks = self._marked(marks, numbers, count)
+                marks = marked(marks, numbers, count, self.width)
             trace = jax.device_put(blocks.joined(traces, len(inputs)))
         new = FleetState(directory, count, rows, None, state.streams, change.version, marks)
         return new, trace
@@ -229,7 +226,7 @@ class Fleet:
             got = sorted(lengths)
             raise ValueError(f"states must be of {len(column)} streams, stacked; got {got}")
         words = np.asarray(self._program.spec.packed(states))
-        return self._with_words(self.init(), column, words)
+        return self.init().with_streams(column, words, self._most)
 
     def save(
         self, folder: PathLike, state: FleetState, *, position: Any = None,
@@ -259,7 +256,7 @@ class Fleet:
         saved, header = read_shards(path, self._settings())
         shards: list[Columns] = []
         for names, words, columns in contents(path, saved, self.width):
-            state = self._with_words(state, names, words)
+            state = state.with_streams(names, words, self._most)
             shards.append(columns)
         joined = {
             name: np.concatenate([columns[name] for columns in shards])
@@ -274,38 +271,6 @@ class Fleet:
     def _settings(self) -> Settings:
         names = self.num_features, self.dtype.name, self.width
         return Settings(self.model, self.key, *names)
-
-    def _with_words(self, state: FleetState, column: Names, words: np.ndarray) -> FleetState:
-        """Return a state with more streams, all different, whose packed states are known."""
-        directory, count, marks = state.directory, state.count, state.marks
-        hashed = hashes(column)
-        with state.streams.arrays.changing(state.version) as change:
-            for first in range(0, len(column), self._most):
-                chunk = slice(first, first + self._most)
-                directory, numbers, before = self._numbers(
-                    directory, count, column.take(chunk), hashed[chunk]
-                )
-                if len(np.unique(numbers)) < len(numbers) or (numbers < before).any():
-                    raise ValueError("names must all be different")
-                count += len(numbers)
-                state.streams.write(change, numbers, words[chunk], count)
-                marks = self._marked(marks, numbers, count)
-        version = change.version
-        return FleetState(directory, count, state.rows, None, state.streams, version, marks)
-
-    def _numbers(
-        self, directory: Directory, count: int, column: Names, hashed: np.ndarray
-    ) -> tuple[Directory, np.ndarray, int]:
-        """Return the directory with all names of a column, their numbers, and ``count``.
-
-        Another state may have added names beyond the count: then the directory is copied.
-        """
-        if directory.count > count:
-            numbers = directory.find(column, hashed)
-            if ((numbers >= 0) & (numbers < count)).all():
-                return directory, numbers, count
-            directory = directory.fork(count)
-        return directory, directory.add(column, hashed), count
 
     def _words(self, state: FleetState, column: Names) -> tuple[np.ndarray, np.ndarray]:
         """Return the packed states of the streams in a column, and of each row which it is.
@@ -327,14 +292,6 @@ class Fleet:
         if len(new):
             words[new] = self._program.first_words(hashed[firsts[new]])
         return words, positions
-
-    def _marked(self, marks: np.ndarray, numbers: np.ndarray, count: int) -> np.ndarray:
-        """Return the marks of the shards, with a new mark for those of the streams ``numbers``."""
-        each = rows_per_shard(self.width)
-        longer = np.zeros(-(-count // each), np.int64)
-        longer[: len(marks)] = marks
-        longer[numbers // each] = next(_mark)
-        return longer
 
     def _all(self, state: FleetState) -> Names:
         with state.streams.arrays.lock:  # another thread may be adding names

@@ -13,10 +13,9 @@ import itertools
 import json
 import os
 import tempfile
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,14 +31,14 @@ from jboost.core.learner import instance
 from jboost.core.step import Observe, Trace
 from jboost.fleets.columns import Keys, names_of
 from jboost.fleets.names import Name, Names
-from jboost.fleets.shares import LostState, Share, share_of
+from jboost.fleets.shares import share_of
+from jboost.fleets.workers import Workers, folder_of
 from jboost.running.run import checked_key, checked_stream, targets_of
 
 ray = extras.need("ray", "ray")
 
 MANIFEST = "workers.npz"
 Block = tuple[Keys, ArrayLike, ArrayLike]  # names, xs and ds
-Ask = Callable[[Any, int], Any]  # asks an actor of this number, and returns a reference
 
 
 class RayState:
@@ -50,14 +49,6 @@ class RayState:
 
     def __repr__(self) -> str:
         return f"RayState({self.rows:,} rows)"
-
-
-class _Entry(NamedTuple):
-    """Rows that an actor ran since the last time it was saved."""
-
-    before: int  # the number of the state before them
-    after: int  # the number of the state after them
-    rows: Any  # a reference to them in Ray's store
 
 
 class Fleet:
@@ -94,21 +85,14 @@ class Fleet:
         if folder is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="jboost-ray-")
             folder = self._temporary.name
-        self._folder = os.path.abspath(checks.path("folder", folder))
+        folder = checks.path("folder", folder)
         words = None
         if self.key is not None:
             words = np.asarray(jax.random.key_data(self.key)), str(jax.random.key_impl(self.key))
         arguments = {"model": model, "num_features": num_features, "bound": bound, "dtype": dtype}
         arguments |= {"start": jax.tree.map(np.asarray, start), "spill": spill}
-        actor = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=0)(Share)
-        self._actors = [actor.remote(arguments, words) for _ in range(self.workers)]
+        self._workers = Workers(self.workers, (arguments, words), os.path.abspath(folder))
         self._tokens = itertools.count(1)
-        self._log: list[list[_Entry]] = [[] for _ in self._actors]
-        self._dropped: set[int] = set()  # states that nobody refers to
-        self._last_save: tuple[int, str] | None = None  # the last state that was saved, and where
-        self._letter = "b"
-        # Of each actor, its identity: another one is that of a new actor in its place.
-        self._identities = ray.get([actor.identity.remote() for actor in self._actors])
 
     def init(self) -> RayState:
         """Return the state before any data."""
@@ -134,10 +118,10 @@ class Fleet:
         for block in blocks:
             collect, state = self._begin(self._checked(state), block, observe)
             waiting.append(collect)
-            if len(self._log[0]) >= self._every:
+            if self._workers.unsaved >= self._every:
                 done = [collect() for collect in waiting]
                 waiting.clear()
-                self._keep(state)
+                self._workers.keep(state.token)
                 yield from done
             while len(waiting) >= self._ahead:
                 yield waiting.popleft()()
@@ -155,24 +139,11 @@ class Fleet:
         column = names_of("names", names, len(inputs))
         inputs, targets = np.asarray(inputs), np.asarray(targets)
         after = RayState(next(self._tokens), state.rows + len(inputs))
-        self._drop_with(after)
+        self._workers.drop_with(after, after.token)
         rows = self._rows(column)
-        entries = []
-        for number, mine in enumerate(rows):
-            content = (column.take(mine), inputs[mine], targets[mine], observe)
-            entry = _Entry(state.token, after.token, ray.put(content))
-            self._log[number].append(entry)
-            entries.append(entry)
-
-        def ask(actor: Any, number: int) -> Any:
-            return actor.run.remote(*entries[number])
-
-        asked = [ask(actor, number) for number, actor in enumerate(self._actors)]
-
-        def collect() -> tuple[RayState, Trace]:
-            return after, _joined(rows, self._answers(asked, ask), len(inputs))
-
-        return collect, after
+        shares = [(column.take(mine), inputs[mine], targets[mine]) for mine in rows]
+        wait = self._workers.run(state.token, after.token, shares, observe)
+        return (lambda: (after, _joined(rows, wait(), len(inputs)))), after
 
     def learn(self, state: RayState, names: Keys, xs: ArrayLike, ds: ArrayLike) -> RayState:
         """Return the state after learning a block, where the predictions are not asked for."""
@@ -189,7 +160,7 @@ class Fleet:
             mine = rows[number]
             return actor.predict.remote(token, column.take(mine), inputs[mine])
 
-        return _joined(rows, self._all(ask), len(inputs))
+        return _joined(rows, self._workers.all(ask), len(inputs))
 
     def states(self, state: RayState, names: Keys | None = None) -> State:
         """Return the model's states of the named streams, or of all, stacked."""
@@ -201,7 +172,7 @@ class Fleet:
             mine = None if column is None or rows is None else column.take(rows[number])
             return actor.states.remote(token, mine)
 
-        found = self._all(ask)
+        found = self._workers.all(ask)
         if rows is not None:
             shares = [share if n else None for share, n in found]
             return _joined(rows, shares, sum(map(len, rows)))
@@ -211,7 +182,11 @@ class Fleet:
     def names(self, state: RayState) -> list[Name]:
         """Return the names of all streams, in the order of :meth:`states`."""
         token = self._checked(state).token
-        return [name for share in self._all(lambda a, i: a.names.remote(token)) for name in share]
+        return [
+            name
+            for share in self._workers.all(lambda a, i: a.names.remote(token))
+            for name in share
+        ]
 
     def save(self, folder: PathLike, state: RayState, *, position: Any = None) -> None:
         """Keep a state in a folder, with the position of the input, all or nothing."""
@@ -219,7 +194,7 @@ class Fleet:
         letter = "a"
         if os.path.exists(os.path.join(path, MANIFEST)):
             letter = "b" if _read(path)["letter"] == "a" else "a"
-        self._save(path, letter, self._checked(state).token)
+        self._workers.save(path, letter, self._checked(state).token)
         header = {"workers": self.workers, "letter": letter, "rows": state.rows}
         try:
             header["position"] = json.loads(json.dumps(position, allow_nan=False))
@@ -232,7 +207,7 @@ class Fleet:
         """Return the state that :meth:`save` kept in a folder, by however many workers."""
         path = os.path.abspath(checks.path("folder", folder))
         header = _read(path)
-        before = [_folder(path, header["letter"], i) for i in range(header["workers"])]
+        before = [folder_of(path, header["letter"], i) for i in range(header["workers"])]
         same = header["workers"] == self.workers
         state = RayState(next(self._tokens), header["rows"], header["position"])
 
@@ -240,26 +215,15 @@ class Fleet:
             folders = [before[i]] if same else before
             return actor.load.remote(state.token, folders, i, self.workers)
 
-        self._all(load)
-        self._drop_with(state)
-        self._keep(state)
+        self._workers.all(load)
+        self._workers.drop_with(state, state.token)
+        self._workers.keep(state.token)
         return state
 
     def processes(self) -> list[int]:
         """Return the numbers of the actors' processes."""
-        identities = self._all(lambda actor, i: actor.identity.remote())
+        identities = self._workers.all(lambda actor, i: actor.identity.remote())
         return [int(identity.split()[0]) for identity in identities]
-
-    def _keep(self, state: RayState) -> None:
-        """Save the shares where new actors find them, and forget the blocks until here."""
-        self._letter = "b" if self._letter == "a" else "a"
-        self._save(self._folder, self._letter, state.token)
-        self._last_save = (state.token, self._letter)
-        self._log = [[] for _ in self._actors]
-        self._dropped.clear()
-
-    def _save(self, path: str, letter: str, token: int) -> None:
-        self._all(lambda actor, i: actor.save.remote(_folder(path, letter, i), token))
 
     def _checked(self, state: RayState) -> RayState:
         advice = "the state that init, load or run of this fleet returned"
@@ -269,67 +233,6 @@ class Fleet:
         """Return the rows of each actor."""
         shares = share_of(column, self.workers)
         return [np.flatnonzero(shares == number) for number in range(self.workers)]
-
-    def _all(self, ask: Ask) -> list[Any]:
-        """Return what all actors answer."""
-        return self._answers([ask(actor, i) for i, actor in enumerate(self._actors)], ask)
-
-    def _answers(self, asked: list[Any], ask: Ask) -> list[Any]:
-        """Return what actors answer that were asked; one that died is restored and asked again."""
-        answers = []
-        for number, answer in enumerate(asked):
-            while True:
-                try:
-                    answers.append(ray.get(answer))
-                    break
-                except ray.exceptions.RayActorError:
-                    self._restore(number)
-                except LostState:
-                    if not self._restore(number):
-                        text = "state died with a worker: only states since the last time the "
-                        raise ValueError(f"{text}fleet was saved outlast that") from None
-                answer = ask(self._actors[number], number)
-        return answers
-
-    def _restore(self, number: int) -> bool:
-        """Let an actor that was started again do what the one before it did since it was saved.
-
-        Returns False if it is the same actor as before, which has all there is.
-        """
-        actor = self._actors[number]
-        while True:
-            try:
-                identity = ray.get(actor.identity.remote())
-                if identity == self._identities[number]:
-                    return False
-                if self._last_save is not None:
-                    token, letter = self._last_save
-                    folder = _folder(self._folder, letter, number)
-                    ray.get(actor.load.remote(token, [folder], number, self.workers))
-                for entry in self._log[number]:
-                    ray.get(actor.run.remote(*entry))
-                for entry in self._log[number]:
-                    if entry.after in self._dropped:
-                        actor.forget.remote(entry.after)
-                self._identities[number] = identity
-                return True
-            except ray.exceptions.RayActorError:
-                continue  # it died again
-
-    def _drop_with(self, state: RayState) -> None:
-        """Let the actors drop a state when nobody refers to it any more."""
-        weakref.finalize(state, _drop, self._actors, state.token, self._dropped).atexit = False
-
-
-def _drop(actors: list[Any], token: int, dropped: set[int]) -> None:
-    dropped.add(token)
-    if ray.is_initialized():
-        for actor in actors:
-            actor.forget.remote(token)
-
-
-def _folder(path: str, letter: str, number: int) -> str:
-    return os.path.join(path, f"{letter}-{number:04d}")
 
 
 def _read(path: str) -> dict[str, Any]:

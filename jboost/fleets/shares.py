@@ -6,6 +6,7 @@ It knows nothing of Ray: :mod:`.ray` makes actors of it.
 from __future__ import annotations
 
 import os
+import pickle
 import secrets
 from typing import Any
 
@@ -20,7 +21,8 @@ from jboost.fleets.fleet import Fleet
 from jboost.fleets.names import Name, Names, hashes
 from jboost.fleets.state import FleetState
 
-Rows = tuple[Names, np.ndarray, np.ndarray, Observe | None]  # names, xs, ds and what to report
+# Names, xs, ds and what to report: a function that was pickled, or None.
+Rows = tuple[Names, np.ndarray, np.ndarray, bytes | None]
 
 
 class LostState(Exception):  # noqa: N818  (nothing is wrong: a new worker has no states yet)
@@ -40,6 +42,7 @@ class Share:
             arguments["key"] = jax.random.wrap_key_data(jnp.asarray(key[0]), impl=key[1])
         self._fleet = Fleet(**arguments)
         self._states: dict[int, FleetState] = {0: self._fleet.init()}
+        self._observe: tuple[bytes | None, Observe | None] = (None, None)
         self._identity = f"{os.getpid()} {secrets.token_hex(8)}"
 
     def identity(self) -> str:
@@ -53,13 +56,20 @@ class Share:
 
     def run(self, before: int, after: int, rows: Rows) -> Any:
         """Run rows from the state ``before``; the state afterwards gets the number ``after``."""
-        names, xs, ds, observe = rows
+        names, xs, ds, pickled = rows
         if not len(names):
             self._states[after] = self._state(before)
             return None
+        observe = self._unpickled(pickled)
         state, trace = self._fleet.run(self._state(before), names, xs, ds, observe=observe)
         self._states[after] = state
         return jax.tree.map(np.asarray, trace)
+
+    def _unpickled(self, pickled: bytes | None) -> Observe | None:
+        """Return the function; the same one for the same bytes, so that it is compiled once."""
+        if pickled is not None and pickled != self._observe[0]:
+            self._observe = pickled, pickle.loads(pickled)
+        return None if pickled is None else self._observe[1]
 
     def predict(self, token: int, names: Names, xs: np.ndarray) -> np.ndarray | None:
         """Return predictions."""

@@ -8,6 +8,7 @@ from jax import Array
 from jboost.boosting.booster import Boosted
 from jboost.core import Learner, State
 from jboost.core.step import Info
+from jboost.core.within import within
 from jboost.explanations import Explained
 from jboost.reports.spans import Spans
 from jboost.reports.tally import WINDOW, Account, seconds_of
@@ -38,7 +39,7 @@ class Watch(NamedTuple):
         With ``groups``, those of :func:`jboost.explain`, record what each column adds too, and with
         ``flags`` the flags of a model that has them.
         """
-        booster = booster_in(model) if learners else None
+        booster = within(model, Boosted) if learners else None
         explained = None if groups is None else Explained(model, groups)
         return cls(isinstance(model, Intervals), booster.m if booster else 0, explained, flags)
 
@@ -53,14 +54,6 @@ class Watch(NamedTuple):
         if self.explained is not None:
             observed["base"], observed["parts"] = self.explained(state, info)
         return observed
-
-
-def booster_in(model: Learner) -> Boosted | None:
-    """Return the booster within pipelines and wrappers, whose λ and z the model reports."""
-    inner: object = model
-    while isinstance(inner, Learner) and not isinstance(inner, Boosted):
-        inner = getattr(inner, "learner", None)
-    return inner if isinstance(inner, Boosted) else None
 
 
 def step_of(m: int) -> int:

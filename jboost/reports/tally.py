@@ -40,43 +40,24 @@ class Account:
         return account
 
 
-class Tally(Account):
-    """Errors of a model's predictions, and of controls that do not look at x.
-
-    The controls are those of :mod:`jboost.baselines`: the mean of all targets so far, and the
-    target before. Both predict 0 before the first target. Where the rows have times at a regular
-    ``step``, in microseconds, the target of a day, a week or a year before is one more, and the
-    target before stands in for it where there is none. ``name`` is what the model is called.
-
-    >>> tally = Tally("mine")
-    >>> d = np.array([1.0, 3.0, np.nan, 2.0])
-    >>> tally.add(Block(0, d, np.array([1.0, 1.0, 9.0, 1.0]), skipped=np.isnan(d)))
-    >>> tally.mse
-    {'mine': 1.666..., 'running mean': 1.666..., 'last value': 2.0}
-    """
+class Errors(Account):
+    """Base class of tallies: errors of a model's predictions and of controls, also over time."""
 
     argument = ("name", str)
-    arrays: ClassVar = {
-        "targets": (2,), "errors": (-1,), "sizes": (-1,), "recent": (-1,), "latest": (1,)
-    }  # fmt: skip
+    arrays: ClassVar = {"errors": (-1,), "sizes": (-1,), "recent": (-1,)}
 
-    def __init__(self, name: str, step: int = 0):
-        self.name, self.step = name, step
-        self.targets = np.zeros(2)  # the sum of the targets, and the last of them
+    def __init__(self, name: str):
+        self.name = name
         self.recent = np.zeros(0)  # the model's last squared errors
-        self.seasons = {season: Season.empty(n) for season, n in seasons_of(step).items()}
         # Sums over time, of the model and the controls: of squared errors, and of their sizes.
         self.errors, self.sizes = np.zeros(len(self.names)), np.zeros(len(self.names))
         self.spans = Spans(len(self.names))  # the squared errors of the model and the controls
         self.times = Spans(1)  # when the rows of the same spans were, in seconds since 1970
-        self.latest = np.array([-np.inf])  # the latest time so far, likewise
-        self.back = 0  # how many rows came after a row of a later time
 
     @property
     def names(self) -> list[str]:
         """What the model and the controls are called."""
-        seasonal = [f"seasonal last value, {season}" for season in self.seasons]
-        return [self.name, "running mean", "last value", *seasonal]
+        return [self.name, "running mean", "last value"]
 
     @property
     def scored(self) -> int:
@@ -118,6 +99,66 @@ class Tally(Account):
         at = np.interp(parts * ends[-1], np.concatenate([[0], middles, ends[-1:]]), seconds)
         return (at * 1e6).astype("datetime64[us]")
 
+    def count(self, gaps: np.ndarray, instants: np.ndarray | None) -> None:
+        """Count rows: how far the model and the controls were off, (n, controls + 1)."""
+        # Sums are taken row by row, so that no bit depends on how the stream was cut.
+        errors = gaps**2
+        self.errors = np.cumsum(np.vstack([self.errors, errors]), axis=0)[-1]
+        self.sizes = np.cumsum(np.vstack([self.sizes, gaps]), axis=0)[-1]
+        self.recent = np.concatenate([self.recent, errors[:, 0]])[-WINDOW:]
+        self.spans.add(errors)
+        self.times.add(seconds_of(instants, len(gaps))[:, None])
+
+    def as_dict(self) -> dict[str, Any]:
+        return super().as_dict() | {"times": self.times.as_dict()}
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Self:
+        tally = super().from_dict(saved)
+        tally.times = Spans.from_dict(saved["times"])
+        return tally
+
+    def curves(self) -> Curves:
+        """Return (k,) numbers of targets at which spans of the stream end, and two dictionaries.
+
+        These hold, by the names of the model and the controls, the (k,) mean squared errors over
+        all targets until there and those of each span.
+        """
+        ends, within = self.spans.over_time()
+        so_far = np.cumsum(within * np.diff(ends, prepend=0)[:, None], axis=0) / ends[:, None]
+        so_far, within = (dict(zip(self.names, each.T, strict=True)) for each in (so_far, within))
+        return ends, so_far, within
+
+
+class Tally(Errors):
+    """Errors of a model's predictions, and of controls that do not look at x.
+
+    The controls are those of :mod:`jboost.baselines`: the mean of all targets so far, and the
+    target before. Both predict 0 before the first target. Where the rows have times at a regular
+    ``step``, in microseconds, the target of a day, a week or a year before is one more, and the
+    target before stands in for it where there is none. ``name`` is what the model is called.
+
+    >>> tally = Tally("mine")
+    >>> d = np.array([1.0, 3.0, np.nan, 2.0])
+    >>> tally.add(Block(0, d, np.array([1.0, 1.0, 9.0, 1.0]), skipped=np.isnan(d)))
+    >>> tally.mse
+    {'mine': 1.666..., 'running mean': 1.666..., 'last value': 2.0}
+    """
+
+    arrays: ClassVar = Errors.arrays | {"targets": (2,), "latest": (1,)}
+
+    def __init__(self, name: str, step: int = 0):
+        self.step = step
+        self.seasons = {season: Season.empty(n) for season, n in seasons_of(step).items()}
+        super().__init__(name)
+        self.targets = np.zeros(2)  # the sum of the targets, and the last of them
+        self.latest = np.array([-np.inf])  # the latest time so far, in seconds since 1970
+        self.back = 0  # how many rows came after a row of a later time
+
+    @property
+    def names(self) -> list[str]:
+        return [*super().names, *(f"seasonal last value, {season}" for season in self.seasons)]
+
     def add(self, block: Block, instants: np.ndarray | None = None) -> None:
         """Count a block, whose rows may have times, as datetime64[us]."""
         d = block.targets[block.scored].astype(np.float64)
@@ -126,7 +167,7 @@ class Tally(Account):
             instants = instants[block.scored]
         if not len(d):
             return
-        # Sums are taken row by row, so that no bit depends on how the stream was cut.
+        # A sum is taken row by row, as those of errors are.
         target_sums = np.cumsum(np.append(self.targets[0], d))
         counts = np.arange(self.scored, self.scored + len(d))
         means = target_sums[:-1] / np.maximum(counts, 1)
@@ -135,25 +176,17 @@ class Tally(Account):
         estimates = np.column_stack(
             [prediction, means, before, *self._seasonal(d, before, instants)]
         )
-        gaps = np.abs(estimates - d[:, None])
-        errors = gaps**2
         self.targets = np.array([target_sums[-1], d[-1]])
-        self.errors = np.cumsum(np.vstack([self.errors, errors]), axis=0)[-1]
-        self.sizes = np.cumsum(np.vstack([self.sizes, gaps]), axis=0)[-1]
-        self.recent = np.concatenate([self.recent, errors[:, 0]])[-WINDOW:]
-        self.spans.add(errors)
-        self.times.add(seconds_of(instants, len(d))[:, None])
+        self.count(np.abs(estimates - d[:, None]), instants)
 
     def as_dict(self) -> dict[str, Any]:
         seasons = {season: account.as_dict() for season, account in self.seasons.items()}
-        more = {"step": self.step, "back": self.back, "seasons": seasons}
-        return super().as_dict() | more | {"times": self.times.as_dict()}
+        return super().as_dict() | {"step": self.step, "back": self.back, "seasons": seasons}
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Self:
         tally = super().from_dict(saved)
         tally.step, tally.back = int(saved["step"]), int(saved["back"])
-        tally.times = Spans.from_dict(saved["times"])
         tally.seasons = {
             season: Season.from_dict(account) for season, account in saved["seasons"].items()
         }
@@ -181,17 +214,6 @@ class Tally(Account):
             self.seasons[name], estimate[there] = season.after(slots, d[there], before[there])
             made.append(estimate)
         return made
-
-    def curves(self) -> Curves:
-        """Return (k,) numbers of targets at which spans of the stream end, and two dictionaries.
-
-        These hold, by the names of the model and the controls, the (k,) mean squared errors over
-        all targets until there and those of each span.
-        """
-        ends, within = self.spans.over_time()
-        so_far = np.cumsum(within * np.diff(ends, prepend=0)[:, None], axis=0) / ends[:, None]
-        so_far, within = (dict(zip(self.names, each.T, strict=True)) for each in (so_far, within))
-        return ends, so_far, within
 
 
 def seconds_of(instants: np.ndarray | None, rows: int) -> np.ndarray:

@@ -8,8 +8,8 @@ counted by :class:`Served`.
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -100,13 +100,14 @@ class Account:
 class Answer(NamedTuple):
     """An answer that was learned, for the page."""
 
-    row: int  # its number in the stream, from 1
+    row: int  # how many rows the model had learned with it
     id: str | None
     answer: float
     prediction: float | None  # the one that the client got; None if it asked for none
     estimate: float  # the one made just before the answer was learned
     low: float | None  # of its interval; None if it has none, or an unbounded one
     high: float | None
+    flags: Sequence[str] = ()  # what is odd about it, if the model says such things
 
 
 class Served:
@@ -115,6 +116,7 @@ class Served:
     def __init__(self, count: int = 0, squared: float = 0.0):
         self.count, self.squared = count, squared
         self.last: deque[Answer] = deque(maxlen=LAST)
+        self.flags: Counter[str] = Counter()  # how often each was raised since the start
 
     @property
     def mse(self) -> float:
@@ -127,6 +129,7 @@ class Served:
             if answer.prediction is not None:
                 self.count += 1
                 self.squared += (answer.prediction - answer.answer) ** 2
+            self.flags.update(answer.flags)
         self.last.extend(answers)
 
     def as_dict(self) -> dict[str, Any]:

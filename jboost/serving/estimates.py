@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jboost.core.step import Trace
+from jboost.files.columns import Columns
 from jboost.serving.rows import Row
 
 
@@ -19,6 +21,7 @@ class Estimates(NamedTuple):
     high: np.ndarray | None
     # Of a forecaster: the forecasts of the next H rows, (n, H, 1), or with their bounds (n, H, 3).
     horizons: np.ndarray | None = None
+    flags: list[list[str]] | None = None  # what is odd about each row; None without jb.Flags
 
     def after(self, rows: int) -> Estimates:
         """Return the estimates without those of the first rows."""
@@ -46,6 +49,27 @@ def of_forecaster(trace: Trace, answered: np.ndarray, *, bounds: bool) -> Estima
     low = chosen(trace.observed["low"], y - h, -math.inf)
     high = chosen(trace.observed["high"], y + h, math.inf)
     return Estimates(prediction, low, high, np.stack([y, y - h, y + h], axis=2))
+
+
+def flags_of(
+    observed: Mapping[str, np.ndarray], d: np.ndarray, columns: Columns
+) -> list[list[str]]:
+    """Return what is odd about rows, as a model with :class:`jboost.Flags` reports it.
+
+    ``d`` has the answers, NaN where there is none; of such a row nothing is odd.
+    """
+    outside = np.zeros(len(d), bool)
+    if "low" in observed:
+        outside = (d < observed["low"]) | (d > observed["high"])
+    masks = {"outside": outside, "anomaly": observed["anomaly"], "change": observed["change"]}
+    for i, column in enumerate(columns.inputs):
+        drifted = observed["drifted"][:, np.equal(columns.groups, i)]
+        masks[f"drift of {column.name}"] = drifted.any(axis=1)
+    found: list[list[str]] = [[] for _ in d]
+    for name, mask in masks.items():
+        for row in np.flatnonzero(mask & ~np.isnan(d)).tolist():
+            found[row].append(name)
+    return found
 
 
 def finite(number: float | None) -> float | None:

@@ -109,14 +109,20 @@ class Rows:
             self._soon()
 
     def _soon(self) -> None:
-        """Hand over what waits at the end of the next turn of the event loop.
-
-        By then the clients that were just told may have asked again: a round with all of them takes
-        hardly longer than one with few.
-        """
+        """Begin to collect a round: a round of many takes hardly longer than one of few."""
         if not self._called:
-            self._called, loop = True, asyncio.get_running_loop()
-            loop.call_soon(loop.call_soon, self._hand_over)
+            self._called = True
+            asyncio.get_running_loop().call_soon(self._collect, 0)
+
+    def _collect(self, before: int) -> None:
+        """Hand over what waits, once a turn of the event loop has brought nothing new.
+
+        The clients that were just told may ask again meanwhile.
+        """
+        if before < len(self._waiting) < MOST_JOBS:
+            asyncio.get_running_loop().call_soon(self._collect, len(self._waiting))
+        else:
+            self._hand_over()
 
     def _hand_over(self) -> None:
         jobs, count = list[Job](), 0

@@ -163,6 +163,8 @@ def gauges(service: Service) -> dict[str, list[tuple[dict[str, str], float]]]:
         put("predictions_total", stream.predictions, model=name)
         put("open_questions", service.log.open(name), model=name)
         put("served_mse", stream.served.mse, model=name)
+        for flag, count in stream.served.flags.items():
+            put("flags_total", count, model=name, flag=flag)
         for index, (of, mse) in enumerate(tally.mse.items()):
             put("mse", mse, model=name, of=of if index else "model")
         for label in stream.now.members:

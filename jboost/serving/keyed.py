@@ -15,6 +15,8 @@ from jboost.fleets.shards import read_manifest
 from jboost.serving.accounts import Account
 from jboost.serving.members import Member, anew
 
+# Options that a run with keys may have and a server may not, by what the run keeps of them.
+OTHERS = {"intervals": "intervals", "horizon": "horizon", "events": "flagged"}
 SUMS = ("answers", "squared")  # what is kept for each key: the number of answers, and their errors
 
 Sums = Mapping[str, tuple[int, float]]  # these by key: a whole number, and a sum of squares
@@ -26,13 +28,14 @@ def from_keyed_run(path: Path) -> tuple[Member, Account, dict[str, Any], Sums]:
         run = dict(read_manifest(str(path))[0]["position"]["run"])
         asked = {"name": str(run["name"]), "settings": dict(run["settings"]), "intervals": None}
         asked |= {"seed": run["seed"] or None, "key": str(run["key"]), "missing": run["missing"]}
-        columns, intervals, horizon = (run[name] for name in ("columns", "intervals", "horizon"))
-        columns = Columns.from_dict(columns)
+        more = {f"--{option}": run[name] for option, name in OTHERS.items()}
+        columns = Columns.from_dict(run["columns"])
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(f"{path} was not written by jboost run --key") from None
-    if intervals is not None or horizon is not None:
-        advice = "with --key a server has neither; run it again without"
-        raise CheckpointError(f"{path} is a run with --intervals or --horizon: {advice}")
+    others = [option for option, value in more.items() if value]
+    if others:
+        advice = f"with --key a server has no {' and no '.join(others)}; run it again without"
+        raise CheckpointError(f"{path} is a run with {' and '.join(others)}: {advice}")
     member = anew(**asked)
     fleet = Fleet(member.model, columns.width, key=member.key)
     state = fleet.load(path)

@@ -17,6 +17,7 @@ from jboost.checkpoints.archive import CheckpointError
 from jboost.core import Key, Learner, State, checks
 from jboost.core.learner import float_dtype
 from jboost.core.step import Observe
+from jboost.core.within import within
 from jboost.engine import loop, pieces
 from jboost.engine.plan import Plan
 from jboost.files.ahead import Timing
@@ -30,8 +31,9 @@ from jboost.running.blocks import Block
 from jboost.running.run import initial
 from jboost.serving.accounts import Account
 from jboost.serving.columns import Numbers, numbers, plain_names
-from jboost.serving.estimates import Estimates, of_forecaster
+from jboost.serving.estimates import Estimates, flags_of, of_forecaster
 from jboost.serving.rows import Features
+from jboost.wrappers.flags import Flags
 from jboost.wrappers.intervals import Intervals
 
 PIECE = 256  # rows for which the program has room: with more, each call would clear more memory
@@ -103,10 +105,12 @@ class Member(NamedTuple):
 
     @property
     def _observe(self) -> Observe | None:
-        """What is recorded beside the predictions: the bounds of the intervals, if there are."""
+        """What is recorded beside the predictions: bounds of intervals and flags, if there are."""
         if isinstance(self.model, Forecast):
             return observed
-        return Watch(intervals=True) if isinstance(self.model, Intervals) else None
+        flags = within(self.model, Flags) is not None
+        watch = Watch(isinstance(self.model, Intervals), flags=flags)
+        return None if watch == Watch() else watch
 
     def numbers(self, rows: Sequence[Features]) -> Numbers:
         """Return rows as numbers; nothing of it is learned."""
@@ -148,8 +152,10 @@ class Member(NamedTuple):
         after = self._replace(state=state, seen=self.seen + n, position=self.position + n)
         if self.model.ahead:
             return after, of_forecaster(trace, answered, bounds=self.bounds)
-        bounds = trace.observed or {"low": None, "high": None}
-        return after, Estimates(trace.prediction, bounds["low"], bounds["high"])
+        seen, flags = trace.observed or {}, None
+        if "anomaly" in seen and self.columns is not None:
+            flags = flags_of(seen, d, self.columns)
+        return after, Estimates(trace.prediction, seen.get("low"), seen.get("high"), flags=flags)
 
     def _run_fleet(self, x: np.ndarray, d: np.ndarray, keys: list[str]) -> tuple[Member, Estimates]:
         """Learn the rows with answers, which come first; predict the others, and make no stream."""

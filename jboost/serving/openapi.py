@@ -87,6 +87,7 @@ SUMMARIES = {
     "/predict": "Predict the target of one row or of many; keep those that have an id.",
     "/learn": "Learn answers. The reply comes once they are durable; an id is learned once.",
     "/promote": "Let a shadow predict from now on; the model before becomes a shadow.",
+    "/drop": "Let a shadow learn no more; its last checkpoint stays in the folder.",
     "/models": "List the models: rows learned, errors, controls.",
     "/healthz": "Say whether the server is alive.",
     "/readyz": "Say whether the server is warm and can write its log.",
@@ -130,13 +131,14 @@ def document() -> dict[str, Any]:
     any_json = {JSON: {"schema": {"type": "object"}}}
     label = {"type": "object", "properties": {"shadow": {"type": "string"}},
              "additionalProperties": False}  # fmt: skip
-    promote = {
-        "summary": SUMMARIES["/promote"],
-        "requestBody": {"required": False, "content": {JSON: {"schema": label}}},
-        "responses": _responses({"description": "the label of the model", "content": any_json})
-        | {"409": {"description": "it has no such shadow", "content": any_json}},
-    }
-    paths["/models/{name}/promote"] = {"post": promote, "parameters": [NAME]}
+    for path in ("/promote", "/drop"):
+        change = {
+            "summary": SUMMARIES[path],
+            "requestBody": {"required": False, "content": {JSON: {"schema": label}}},
+            "responses": _responses({"description": "the label of the model", "content": any_json})
+            | {"409": {"description": "it has no such shadow", "content": any_json}},
+        }
+        paths["/models/{name}" + path] = {"post": change, "parameters": [NAME]}
     texts = {"/metrics": "text/plain", "/events": "text/event-stream"}
     for path in ("/models", "/healthz", "/readyz", "/metrics", "/events"):
         kind = texts.get(path, JSON)
@@ -168,6 +170,7 @@ EXAMPLES = {
     "/predict": '{"id": "trip-7", "features": {"distance": 3.2, "rain": false, "zone": "north"}}',
     "/learn": '{"id": "trip-7", "answer": 512}',
     "/promote": '{"shadow": "new"}',
+    "/drop": '{"shadow": "new"}',
 }
 
 

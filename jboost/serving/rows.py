@@ -30,15 +30,28 @@ ALLOWED = {
 PLAIN = frozenset({float, int, bool, type(None)})
 
 
-class _ConstantError(Exception):
-    """NaN or infinity, which Python would read, and JSON does not have."""
+LONGEST_COPIED = 4096  # characters of features that are kept as they came, spaces and all
+
+
+class _UnusableError(Exception):
+    """What Python would read, and no two programs alike; the message is a sentence."""
 
 
 def _refuse_constant(constant: str) -> NoReturn:
-    raise _ConstantError(constant)
+    raise _UnusableError(f"{constant} is no number of JSON; send null where a value is missing")
+
+
+def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        odd = next(name for name in fields if names.count(name) > 1)
+        raise _UnusableError(f"{shown(odd)} is given twice in one object; send it once")
+    return fields
 
 
 DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+STRICT = json.JSONDecoder(object_pairs_hook=_refuse_repeated, parse_constant=_refuse_constant)
 
 
 class Row(NamedTuple):
@@ -47,6 +60,7 @@ class Row(NamedTuple):
     features: Features | None  # None for an answer to an open question
     id: str | None = None
     answer: float = math.nan  # NaN for a question
+    text: str | None = None  # the features as JSON, where the body has them at hand
 
 
 class Body(NamedTuple):
@@ -87,22 +101,47 @@ def read(
         _row(fields, learn, time, key, "" if single else f"row {i}: ")
         for i, fields in enumerate(objects, 1)
     ]
+    if single and rows[0].features == objects[0].get("features"):  # nothing was added to them
+        rows = [Row(*rows[0][:3], _text_of_features(content))]
     return Body(rows, kind, single)
 
 
-def loads(content: bytes, prefix: str = "") -> Any:
-    """Return what JSON says; NaN and infinity, which Python would read, are refused."""
+def _text_of_features(content: bytes) -> str | None:
+    """Return the features of a row as its body has them; None where that takes more than a look."""
+    # Neither a text nor a name holds a brace, so these are of the row and of its features.
+    if content.count(b"{") != 2 or content.count(b"}") != 2:
+        return None
+    text = content[content.rindex(b"{") : content.index(b"}") + 1]
+    return text.decode() if len(text) <= LONGEST_COPIED else None
 
+
+def loads(content: bytes, prefix: str = "") -> Any:
+    """Return what JSON says; what Python would read beyond JSON is refused.
+
+    So is a name that an object has twice: which of the two values counts, JSON leaves open.
+    """
     try:
-        return DECODER.decode(content.decode())
-    except _ConstantError as error:
-        advice = "send null where a value is missing"
-        raise bad(f"{prefix}{error} is no number of JSON; {advice}") from None
+        text = content.decode()
+        found = DECODER.decode(text)
+        # A colon follows each name. If there are more, texts hold some, or a name stands twice.
+        return found if text.count(":") == _names(found) else STRICT.decode(text)
+    except _UnusableError as error:
+        raise bad(f"{prefix}{error}") from None
     except RecursionError:
         raise Refusal(400, f"{prefix}the JSON is nested too deeply") from None
     except ValueError as error:  # of JSON, or of UTF-8
         reason = "it is not UTF-8" if isinstance(error, UnicodeError) else str(error)
         raise Refusal(400, f"{prefix}the body is no JSON: {checks.printable(reason)}") from None
+
+
+def _names(found: Any) -> int:
+    """Return how many names there are in a row, or in a list of rows, and in their features."""
+    count = 0
+    for row in found if isinstance(found, list) else (found,):
+        if isinstance(row, dict):
+            features = row.get("features")
+            count += len(row) + (len(features) if isinstance(features, dict) else 0)
+    return count
 
 
 def _row(fields: object, learn: bool, time: str, key: str | None, prefix: str) -> Row:

@@ -86,13 +86,14 @@ class Service:
                 label: self._member(name, label, origin, columns, errors)
                 for label, origin in described["members"].items()
             }
-            self._origins[name] = described["members"]
+            self._origins[name] = {**described.get("dropped", {}), **described["members"]}
             accounts = {label: account for label, (_, account, _) in loaded.items()}
             now = Now({label: found[0] for label, found in loaded.items()}, described["leader"], 0)
             if columns is not None:
                 now = with_columns(now, columns)
             stream = self.streams[name] = Stream(name, described["target"], now, accounts)
             stream.errors = KeyErrors(errors, self.options.most_keys)
+            stream.tolerated = frozenset(described.get("tolerated", ()))
             served = loaded[now.leader][2].get("served")
             stream.served = Served.from_dict(served) if served else Served()
             self._kept[name] = min(member.position for member in now.members.values())
@@ -135,6 +136,7 @@ class Service:
 
         ``errors`` are those of its keys, where it comes from a run that has some.
         """
+        self._refuse_shared(name, name)
         now = Now({name: member}, name, member.position)
         stream = Stream(name, target, now, {name: account})
         stream.errors = KeyErrors({**errors} if errors else None, self.options.most_keys)
@@ -146,15 +148,23 @@ class Service:
 
     def add_shadow(self, name: str, label: str, run: Path, origin: Origin) -> None:
         """Put a kept run beside the models of a stream."""
+        self._refuse_shared(name, label)
         stream = self.streams[name]
         member, account, _ = members.from_run(run)
         member = member._replace(position=stream.now.position)
         now = stream.now._replace(members={**stream.now.members, label: member})
         both = stream.accounts | {label: account}
         stream = Stream(name, stream.target, now, both)
-        stream.served = self.streams[name].served
+        stream.served, stream.tolerated = self.streams[name].served, self.streams[name].tolerated
         self._origins[name] |= {label: origin}
         self._begin(stream, label)
+
+    def _refuse_shared(self, name: str, label: str) -> None:
+        """Refuse a new member whose checkpoint would lie where that of another stream lies."""
+        path = self._path(name, label)
+        for other, origins in self._origins.items():
+            if other != name and path in (self._path(other, of) for of in origins):
+                raise ValueError(f"{other} keeps a model in {path.name} already; rename a file")
 
     def _begin(self, stream: Stream, label: str) -> None:
         """Keep a stream that has a new member."""
@@ -165,20 +175,23 @@ class Service:
         self._describe(stream.now, stream.name)
 
     def _describe(self, now: Now, name: str) -> None:
-        """Note the streams, their members and their leaders in the log."""
-        described = {
-            stream.name: {
+        """Note the streams, their members and their leaders in the log, those of one as of now."""
+        described = {}
+        for stream in self.streams.values():
+            of = now if stream.name == name else stream.now
+            origins = self._origins[stream.name]
+            described[stream.name] = {
                 "target": stream.target,
-                "leader": now.leader if stream.name == name else stream.now.leader,
-                "members": self._origins[stream.name],
+                "leader": of.leader,
+                "members": {label: origins[label] for label in of.members},
+                "dropped": {label: origins[label] for label in origins if label not in of.members},
+                "tolerated": sorted(stream.tolerated),
             }
-            for stream in self.streams.values()
-        }
         with self.log.transaction():
             self.log.put("streams", json.dumps(described))
 
     def origin(self, stream: str, label: str) -> Origin | None:
-        """Return where a member comes from; None if there is no such member."""
+        """Return where a member comes from, or came from; None if there was no such member."""
         return self._origins.get(stream, {}).get(label)
 
     # -- the threads
@@ -223,20 +236,31 @@ class Service:
 
     def promote(self, stream: Stream, label: str | None) -> str:
         """Let a shadow predict from now on; in the writer's thread. Return its label."""
-        now = stream.now
-        shadows = [name for name in now.members if name != now.leader]
-        if label is None and len(shadows) == 1:
-            label = shadows[0]
-        if label not in shadows:
-            there = ", ".join(map(shown, shadows)) or "there is none; start with --shadow MODEL.run"
-            raise Refusal(409, f"name the shadow to promote: {there}")
-        after = now._replace(leader=label)
+        label = _shadow(stream, label, "promote")
+        self._change(stream, stream.now._replace(leader=label))
+        return label
+
+    def drop(self, stream: Stream, label: str | None) -> str:
+        """Let a shadow learn no more; in the writer's thread. Return its label.
+
+        The same command does not add it again. No request fails by it: the columns that only the
+        shadow had are still taken, and not looked at.
+        """
+        label = _shadow(stream, label, "drop")
+        members = dict(stream.now.members)
+        columns = members.pop(label).columns
+        stream.tolerated |= {*columns.kinds} if columns is not None else set()
+        self._change(stream, stream.now._replace(members=members))
+        del stream.accounts[label]
+        return label
+
+    def _change(self, stream: Stream, after: Now) -> None:
+        """Let a stream go on otherwise, durably."""
         try:
             self._describe(after, stream.name)
         except sqlite3.Error as error:
             raise Refusal(507, f"nothing was changed: {error}") from None
         stream.now = after
-        return label
 
     # -- checkpoints
 
@@ -286,3 +310,14 @@ class Service:
                 return False
         self._kept[stream.name] = now.position
         return True
+
+
+def _shadow(stream: Stream, label: str | None, what: str) -> str:
+    """Return the label of the shadow that a request means; without one, of the only shadow."""
+    shadows = [name for name in stream.now.members if name != stream.now.leader]
+    if label is None and len(shadows) == 1:
+        return shadows[0]
+    if label is None or label not in shadows:
+        there = ", ".join(map(shown, shadows)) or "there is none; start with --shadow MODEL.run"
+        raise Refusal(409, f"name the shadow to {what}: {there}")
+    return label

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, repeat
+from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,6 +80,7 @@ class Stream:
         self.name, self.target, self.now, self.accounts = name, target, now, accounts
         self.served, self.errors = Served(), KeyErrors()
         self.predictions = 0  # that were made since the start
+        self.tolerated: frozenset[str] = frozenset()  # columns that only dropped models had
         self._allowed: dict[str, None] | None = None  # the names of all columns
         self._recent: deque[list[Features]] = deque(maxlen=PROBED)
 
@@ -109,7 +111,8 @@ class Stream:
         allowed = self._allowed
         if allowed is None:
             beside = (m.columns.kinds for m in now.members.values() if m.columns is not None)
-            allowed = dict.fromkeys(n for kinds in beside for n in kinds if n != self.target)
+            names = (name for kinds in (*beside, self.tolerated) for name in kinds)
+            allowed = dict.fromkeys(name for name in names if name != self.target)
             if self.now.leading.columns is not None:  # they are durable
                 self._allowed = allowed
         request_columns.refuse_other(allowed.keys(), self.target, rows)
@@ -128,7 +131,7 @@ class Stream:
     def check_answers(self, there: Found, rows: Sequence[Row]) -> Pending:
         """Return the answers of a request that are not learned yet, with their features."""
         found, seen = Pending([], [], [], [], []), set[str]()
-        for number, (features, name, answer) in enumerate(rows, 1):
+        for number, (features, name, answer, text) in enumerate(rows, 1):
             question = None
             if name is not None:
                 if name in seen or name in there.answered:
@@ -140,7 +143,7 @@ class Stream:
                     reason = "it was never asked, has expired, or gave way to newer ones"
                     raise Refusal(404, f"{prefix}there is no open question {shown(name)}: {reason}")
             if features is not None:
-                text = COMPACT.encode(features)
+                text = text or COMPACT.encode(features)
             else:
                 assert question is not None
                 text, features = question.features, question.values
@@ -202,7 +205,7 @@ class Stream:
                 counted.blocks.append((label, block, np.concatenate(times) if times else None))
                 if label == now.leader:
                     counted.keys.extend(keys[: len(learned)])
-                    counted.answers.extend(answers_of(now.position, rows, block))
+                    counted.answers.extend(answers_of(rows, block, found.flags))
         return Now(members, now.leader, now.position + len(answers)), counted, estimates
 
     @property
@@ -254,11 +257,15 @@ def _joined(parts: Sequence[Pending]) -> Pending:
 def entry_of(now: Now, pending: Sequence[Pending]) -> Entry:
     """Return what the log keeps of answers that are learned from here on."""
     rows = [
-        f"[{text},{COMPACT.encode((answer, name, prediction))[1:]}"
+        f"[{text},{answer!r},{_quoted(name)},{'null' if prediction is None else repr(prediction)}]"
         for p in pending
         for _, answer, name, prediction, text in zip(*p, strict=True)
     ]
     return Entry(now.position, len(rows), f"[{','.join(rows)}]")
+
+
+def _quoted(name: str | None) -> str:
+    return "null" if name is None else encode_basestring_ascii(name)
 
 
 def _logged(log: Log, stream: str, first: int) -> Iterator[tuple[Any, ...]]:
@@ -272,20 +279,23 @@ def _blocks(rows: Iterator[tuple[Any, ...]]) -> Iterator[Pending]:
         yield Pending(*map(list, zip(*block, strict=True)), texts=[])
 
 
-def answers_of(position: int, rows: Pending, block: Block) -> list[Answer]:
+def answers_of(rows: Pending, block: Block, flags: list[list[str]] | None) -> list[Answer]:
     """Return answers as the page shows them."""
     n = len(block.prediction)
     bounds = [[*map(finite, block.observed[name].tolist())] for name in ("low", "high")
               if block.observed] or [[None] * n] * 2  # fmt: skip
     behind = len(rows.answers) - n  # rows that the leader had learned before
     fields = rows.ids, rows.answers, rows.predictions
-    numbers = range(position + behind + 1, position + behind + n + 1)
+    numbers = range(block.start + 1, block.start + n + 1)
     shown_fields = (field[behind:] for field in fields)
     estimates = block.prediction.tolist()
-    return [*map(Answer._make, zip(numbers, *shown_fields, estimates, *bounds, strict=True))]
+    odd = repeat(()) if flags is None else flags
+    columns = zip(numbers, *shown_fields, estimates, *bounds, odd, strict=False)
+    return [*map(Answer._make, columns)]
 
 
 def question_of(row: Row, estimate: float) -> Question:
     """Return the question that is kept for a row with an id."""
     assert row.id is not None
-    return Question(row.id, COMPACT.encode(row.features), finite(estimate), row.features)
+    text = row.text or COMPACT.encode(row.features)
+    return Question(row.id, text, finite(estimate), row.features)

@@ -67,6 +67,7 @@ class Web:
             self._route("/models/{name}", "models", self._model),
             self._route("/models/{name}/keys", "keys", self._keys),
             self._route("/models/{name}/promote", "promote", self._promote, "POST"),
+            self._route("/models/{name}/drop", "drop", self._drop, "POST"),
             # What comes here of these is of another method, or of an unknown name.
             *(self._route(path, "other", self._model, "POST") for path in ROWS),
         ]
@@ -104,6 +105,17 @@ class Web:
         return streams[name]
 
     async def _promote(self, request: Request) -> Response:
+        stream, label = await self._shadow(request)
+        leader = await self._ask(lambda: self._service.promote(stream, label))
+        return _json({"leader": leader})
+
+    async def _drop(self, request: Request) -> Response:
+        stream, label = await self._shadow(request)
+        dropped = await self._ask(lambda: self._service.drop(stream, label))
+        return _json({"dropped": dropped})
+
+    async def _shadow(self, request: Request) -> tuple[Stream, str | None]:
+        """Return the stream of a request, and the label of the shadow that its body names."""
         stream = self._stream(request)
         content = await body_of(request.scope, request.receive, self._rows.budget)
         label = None
@@ -116,8 +128,7 @@ class Web:
             label = fields.get("shadow")
             if label is not None and not isinstance(label, str):
                 raise bad(f"shadow must be the label of a shadow; got {rows.shown(label)}")
-        leader = await self._ask(lambda: self._service.promote(stream, label))
-        return _json({"leader": leader})
+        return stream, label
 
     # -- what can be looked at
 

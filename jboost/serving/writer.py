@@ -304,7 +304,7 @@ def is_quick(job: Job) -> bool:
 def reply(stream: Stream, jobs: list[Job], found: Estimates) -> list[Question]:
     """Give jobs their predictions; return the questions that are to be kept."""
     n, questions = len(found.prediction), list[Question]()
-    low, high, horizons = (None if a is None else a.tolist() for a in found[1:])
+    low, high, horizons = (None if a is None else a.tolist() for a in found[1:4])
     bounds = repeat(None, n) if low is None or high is None else zip(low, high, strict=True)
     rest = bounds, repeat(None, n) if horizons is None else horizons
     estimates = zip(found.prediction.tolist(), *rest, strict=True)

@@ -1,5 +1,6 @@
 """Flags: a learner that says which samples are odd, when its errors change, which inputs drift."""
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -18,8 +19,11 @@ BINS, WIDTH, LOWEST = 96, 0.125, -8.0  # of log|e|/u: from e⁻⁸ to e⁴ usual
 STEP = 0.05  # how fast the level of an anomaly follows its rate
 WARM_UP = 100  # values of a column before its drift is looked for: they set its units
 CLIP = 5.0  # deviations: a value of a column beyond this counts as this
+# The deviation of log((1 − p)/p), whose distribution is the logistic one where p is uniform.
+LOGISTIC = math.pi / math.sqrt(3)
 # Page–Hinkley on numbers of mean 0 and deviation about 1. A mean that moves by less than 0.25 is no
 # change; by chance the sum passes 25 about once in 1/(2 · 0.25 · e^(−2 · 0.25 · 25)) ≈ 500,000.
+# (For logistic numbers 0.488 stands for 2 · 0.25, where E e^(0.488 (v − 0.25)) = 1.)
 DETECTOR = PageHinkley(threshold=25.0, delta=0.25, fading=1.0)
 
 
@@ -47,8 +51,9 @@ class Flags(Wrapper):
     * ``anomaly``: whether p ≤ a. The level a follows the rate, log a ← log a + η(rate − anomaly),
       so that in any window of n samples the share of anomalies is off by at most the change of
       log a over η n, whatever the errors do.
-    * ``change``: whether the detector finds that the size of errors has moved. It watches log|e|/u,
-      and u then begins anew.
+    * ``change``: whether the detector finds that the size of errors has moved, and u then begins
+      anew. It watches log((1 − p)/p) over its deviation, whose distribution is the same whatever
+      that of the errors is.
     * ``drifted``, (r,): whether the mean of a column has moved, in deviations of the column, which
       then begin anew. Columns that wander are found again and again.
 
@@ -124,7 +129,10 @@ class Flags(Wrapper):
         moved = state.log_level + STEP * (rate - anomaly.astype(dtype))
         here = (bins == jnp.minimum(jnp.floor(v), BINS - 1)) & state.scale.known & (e != 0)
         sizes = state.sizes * (1 - 1 / memory) + here.astype(dtype)
-        change, changed = self.detector.update(state.change, state.scale.offset(e))
+        middle = (0.5 + larger) / (1 + n)  # as p, but never 1
+        odds = jnp.log(1 - middle) - jnp.log(middle)
+        watched = jnp.where(state.scale.known & (e != 0), odds / LOGISTIC, jnp.nan)
+        change, changed = self.detector.update(state.change, watched)
 
         moments = state.moments.after(sample.raw, 1.0, CLIP)
         m, s = state.moments.frame

@@ -138,7 +138,9 @@ def test_what_is_no_number_is_named(value: Any) -> None:
     one, _ = taught()
     fits = isinstance(value, (str, datetime.date, np.datetime64)) and value != "1_000"
     for name in ("a",) if fits else ("a", "new"):  # a new feature may be text or a time
-        shown = re.escape(f"{name!r} must be a number; got {value!r:.60}: encode it first")
+        in_parts = isinstance(value, (complex, np.complexfloating))
+        advice = "pass its real and its imaginary part" if in_parts else "encode it first"
+        shown = re.escape(f"{name!r} must be a number; got {value!r:.60}: {advice}")
         refused(TypeError, shown, one, "learn_one", {"a": 1.0, name: value}, 1.0)
     refused(TypeError, "'a' must be a number; got ", one, "predict_one", {"a": value})
     assert one.predict_one({"a": 1.0, "new": value}) == 1.0  # features never learned are ignored

@@ -28,6 +28,7 @@ from jboost.cli import main
 from jboost.files import lines as text_lines
 from jboost.files import predictions, sources
 from jboost.running import run_file
+from tests.support import slow_command
 
 pytest.importorskip("pyarrow")
 Image = pytest.importorskip("PIL.Image")
@@ -222,27 +223,13 @@ def _arrays(path: str) -> list[Any]:
     return jax.tree.leaves(checkpoint.load(path)[1])
 
 
-PROGRAM = """
-import sys, time
-from jboost.files import lines as text_lines
-from jboost.files import predictions
-from jboost.cli import main
-text_lines.BLOCK_BYTES = 20_000
-write = predictions.Predictions.write
-def slowly(self, *rest, **more):
-    write(self, *rest, **more)
-    time.sleep(0.03)
-predictions.Predictions.write = slowly
-sys.exit(main(sys.argv[1:]))
-"""
-
-
 def test_killed_and_resumed_is_the_same_run(folder: Path) -> None:
     """The short version of experiments/bench/kill.py."""
     Path("long.csv").write_text(csv(4_000))
     whole = ["run", "long.csv", "--target", "y", *FAST, "--every", "1"]
     assert main([*whole, "--checkpoint", "whole", "--predictions", "whole.csv"]) == 0
-    command = [sys.executable, "-c", PROGRAM, *whole, "--checkpoint", "c", "--predictions", "o.csv"]
+    command = [sys.executable, slow_command.__file__, "20_000", *whole]
+    command += ["--checkpoint", "c", "--predictions", "o.csv"]
     environment = os.environ | {"PYTHONPATH": str(Path(jb.__file__).parents[1])}
     kills = 0
     for wanted in (1_500, None):

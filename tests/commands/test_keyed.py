@@ -17,6 +17,7 @@ import pytest
 import jboost as jb
 from jboost.cli import main
 from jboost.fleets import shards
+from tests.support import slow_command
 
 MODEL = ["--target", "y", "--key", "sensor", "--model", "bsgd_ru", "--set", "m=3"]
 ROWS = 600
@@ -100,26 +101,88 @@ def test_every_format_gives_the_same_predictions(folder, monkeypatch):
     assert [line.split(",")[-1] for line in done.stdout.decode().splitlines()[1:]] == expected
 
 
-SLOWLY = """
-import sys, time
-from jboost.files import lines as text_lines
-from jboost.files import predictions
-from jboost.cli import main
-text_lines.BLOCK_BYTES = 2_000
-write = predictions.Predictions.write
-def slowly(self, *rest, **more):
-    write(self, *rest, **more)
-    time.sleep(0.03)
-predictions.Predictions.write = slowly
-sys.exit(main(sys.argv[1:]))
-"""
+ASKED = [
+    *("--intervals", "0.8", "--predictions", "p.csv", "--explain", "w.csv"),
+    *("--events", "e.jsonl"),
+]
+
+
+def of_key(path, key):
+    """The lines of a file that belong to a key, without the number of the row and the key."""
+    rows = (
+        [json.loads(line) for line in Path(path).read_text().splitlines()]
+        if path.endswith(".jsonl")
+        else predictions(path)
+    )
+    return [
+        {name: value for name, value in row.items() if name not in ("row", "sensor")}
+        for row in rows
+        if row.get("sensor", key) == key
+    ]
+
+
+def test_what_is_asked_of_a_run_is_had_for_each_key(folder, capsys):
+    pictures = ["--plot", "p.png", "--report", "r.html"]
+    assert main(["run", "t.csv", *MODEL, *ASKED, *pictures]) == 0
+    shown = capsys.readouterr().err
+    assert "0.8 intervals:" in shown and "what moves the predictions: 'a'" in shown
+    assert "events: " in shown and " outside" in shown
+    page = Path("r.html").read_text()
+    for text in ("<h2>Keys</h2>", "<td>s3</td>", "<h2>Intervals</h2>", "<h2>Learners</h2>"):
+        assert text in page
+    assert page.count("data:image/png") == 4 and Path("p.png").read_bytes()[:4] == b"\x89PNG"
+    found = {path: of_key(path, "s3") for path in ("p.csv", "w.csv", "e.jsonl")}
+    assert all(found.values())
+    # The rows of one key alone have the same predictions, bounds, parts, flags and events.
+    write_csv("one.csv", table().filter(pa.compute.equal(table()["sensor"], "s3")))
+    os.mkdir("alone")
+    os.chdir("alone")
+    assert main(["run", "../one.csv", *MODEL, *ASKED]) == 0
+    assert {path: of_key(path, "s3") for path in found} == found
+
+
+def test_a_run_that_goes_on_writes_the_same_bytes(folder, capsys):
+    write_csv("half.csv", table()[:250])
+    write_csv("rest.csv", table()[250:])
+    os.mkdir("whole")
+    os.chdir("whole")
+    assert main(["run", "../t.csv", *MODEL, *ASKED, "--report", "r.html"]) == 0
+    files = {path: Path(path).read_bytes() for path in ("p.csv", "w.csv", "e.jsonl")}
+    page = Path("r.html").read_text()
+    table_of = page[page.index("<h2>Errors") : page.index("<h2>Over time")]
+    for how, file in (("--resume", "t.csv"), ("--append", "rest.csv")):
+        os.mkdir(f"../{how}")
+        os.chdir(f"../{how}")
+        kept = [*MODEL, *ASKED, "--checkpoint", "kept", "--report", "r.html"]
+        assert main(["run", "../half.csv", *kept]) == 0
+        assert main(["run", f"../{file}", *kept, how]) == 0
+        assert {path: Path(path).read_bytes() for path in files} == files
+        page = Path("r.html").read_text()
+        assert page[page.index("<h2>Errors") : page.index("<h2>Over time")] == table_of
+    capsys.readouterr()
+    for other, had in (
+        (["--seed", "3"], "--seed 0"),
+        (["--intervals", "0.5"], "--intervals 0.8"),
+        (["--set", "m=4"], "--set m=3"),
+        (["--model", "nlms"], "--model bsgd_ru"),
+    ):
+        wanted = ["--target", "y", "--key", "sensor", "--checkpoint", "kept", "--resume", *other]
+        assert main(["run", "../t.csv", *wanted]) == 2
+        assert f"the run to go on with has {had}" in capsys.readouterr().err
+
+
+def test_a_forecast_has_a_picture_and_a_page(folder):
+    wishes = ["--target", "y", "--key", "sensor", "--model", "nlms", "--horizon", "2"]
+    assert main(["run", "t.csv", *wishes, "--plot", "p.png", "--report", "r.html"]) == 0
+    assert "<h2>Keys</h2>" in Path("r.html").read_text()
 
 
 def test_killed_and_resumed_is_the_same_run(folder):
     """The short version of experiments/bench/kill.py --keys."""
     whole = ["run", "t.csv", *MODEL, "--every", "2"]
     assert main([*whole, "--checkpoint", "whole", "--predictions", "whole.csv"]) == 0
-    command = [sys.executable, "-c", SLOWLY, *whole, "--checkpoint", "c", "--predictions", "o.csv"]
+    command = [sys.executable, slow_command.__file__, "2_000", *whole]
+    command += ["--checkpoint", "c", "--predictions", "o.csv"]
     environment = os.environ | {"PYTHONPATH": str(Path(jb.__file__).parents[1])}
     for lines in (250, None):
         process = subprocess.Popen([*command, "--resume"], env=environment)
@@ -136,7 +199,7 @@ def test_killed_and_resumed_is_the_same_run(folder):
     (left,), (right,) = ([*Path(name).glob("shard-*")] for name in ("c", "whole"))
     for name in ("words", "names"):
         np.testing.assert_array_equal(np.load(left)[name], np.load(right)[name])
-    np.testing.assert_allclose(np.load(left)["column mean_mse"], np.load(right)["column mean_mse"])
+    np.testing.assert_allclose(np.load(left)["column total"], np.load(right)["column total"])
 
 
 @pytest.mark.parametrize(
@@ -167,6 +230,39 @@ def test_rows_without_a_key_can_be_left_out(folder, capsys):
     assert main(arguments) == 0
     assert "600 rows of 7 keys, 6 without a key" in capsys.readouterr().err
     assert len(predictions()) == 600
+    # A block of which no row has a key comes first.
+    keys = [None] * 300 + table()["sensor"].to_pylist()[300:]
+    rows = table().set_column(0, "sensor", pa.array(keys))
+    pq.write_table(rows, "t.parquet", row_group_size=300)
+    found = ["--events", "e.jsonl", "--explain", "w.csv", "--plot", "p.png", "--intervals", "0.8"]
+    assert main([*arguments, *found]) == 0
+    assert "600 rows of 7 keys, 300 without a key" in capsys.readouterr().err
+    assert [row["prediction"] for row in predictions()[:300]] == ["nan"] * 300
+    events = Path("e.jsonl").read_text().splitlines()
+    assert min(json.loads(line)["row"] for line in events) > 300
+
+
+def test_strange_keys_lose_nothing_that_was_learned(folder, capsys):
+    pq.write_table(table(), "t.parquet")
+    kept = [*MODEL, "--checkpoint", "run"]
+    assert main(["run", "t.parquet", *kept]) == 0
+    strange = {
+        "row 3 of u.parquet has no 'sensor'": pa.array(["s1", "s2", None]),
+        "the column 'sensor' must be text": pa.array([0.5, 1.5, 2.5]),
+        "neither number, text nor time": pa.array([[1], [2], [3]]),
+    }
+    for message, keys in strange.items():
+        pq.write_table(table(3).set_column(0, "sensor", keys), "u.parquet")
+        assert main(["run", "u.parquet", *kept, "--append"]) == 3
+        assert message in capsys.readouterr().err
+    long = pa.array(["x" * 2**20, "s1", "y" * 2**20])
+    pq.write_table(table(3).set_column(0, "sensor", long), "u.parquet")
+    assert main(["run", "u.parquet", *kept, "--append", "--keys", "k.csv"]) == 0
+    assert "603 rows of 9 keys" in capsys.readouterr().err
+    csv.field_size_limit(2**21)
+    rows = {row["key"][:2]: int(row["rows"]) for row in predictions("k.csv")}
+    assert rows["xx"] == rows["yy"] == 1
+    assert sum(rows.values()) == 603
 
 
 def test_a_bad_key_loses_nothing_that_was_learned(folder, capsys):
@@ -183,7 +279,8 @@ def test_a_bad_key_loses_nothing_that_was_learned(folder, capsys):
     ("arguments", "message"),
     [
         (["--key", "y"], "--key is 'y', which has another role"),
-        (["--plot", "p.png"], "--plot does not go with --key"),
+        (["--known", "a"], "--known does not go with --key"),
+        (["--horizon", "2", "--events", "e.jsonl"], "--explain and --events are not for forecasts"),
         (["--checkpoint", "t.csv"], "t.csv is a file; with --key the run is kept in a folder"),
         (["--resume"], "--resume needs the --checkpoint to go on from"),
     ],

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 import jboost as jb
+from jboost.explanations import Explained
+from jboost.reports.accounts import Watch
 from jboost.running.run import targets_of
 from tests.support import table
 
@@ -27,6 +29,13 @@ QUICK = {
     *("several targets, intervals", "late, several targets", "several targets, flags"),
     *("auto, small", "Delayed booster", "Intervals, quantiles", "Flags", "Forecast", "OnChange"),
     *("AffineProjection", "VariableStepLMS", "NLMS, huber", "boosted SGD, pinball"),
+}
+
+
+OBSERVED = {
+    "booster": jb.Intervals(jb.Flags(jb.bsgd_ru(2, target_mse=0.1, step_size=0.1), rate=0.1)),
+    "auto": jb.Intervals(jb.Flags(jb.auto(size="small"), rate=0.1)),
+    "two targets": jb.targets(jb.bsgd_wu(2, target_mse=0.1, step_size=0.1), 2),
 }
 
 
@@ -61,3 +70,26 @@ def test_a_name_runs_as_it_would_alone(model):
     answer = np.full_like(ds[row], np.nan) if model.ahead else ds[row]
     _, then = fleet.run(first, names[row], xs[row], answer)
     assert same(fleet.predict(first, names[row], xs[row]), then.prediction)
+
+
+@pytest.mark.parametrize("schedule", ["rows", "rounds"])
+@pytest.mark.parametrize("model", table.cases(OBSERVED, {"booster", "two targets"}))
+def test_what_is_observed_of_a_name_is_what_is_observed_of_it_alone(model, schedule):
+    """Flags, intervals, learners and explanations, which add up."""
+    rng, q = np.random.default_rng(0), targets_of(model)
+    names = rng.permutation(np.array(["a", "b", "c"] * (ROWS // 3)))
+    xs = rng.normal(size=(ROWS, R)).astype(np.float32)
+    ds = (xs @ [1.0, -0.5] + rng.normal(size=ROWS) / 10).astype(np.float32)
+    ds = ds if q is None else np.stack([ds, 1 - ds], axis=1)
+    watch = Explained(model)
+    if q is None:
+        watch = Watch.for_model(model, learners=True, groups=(0, 1), flags=True)
+    key = jax.random.key(1) if model.needs_key else None
+    fleet = jb.Fleet(model, R, key=key, schedule=schedule)
+    _, trace = fleet.run(fleet.init(), names, xs, ds, observe=watch)
+    rows = np.flatnonzero(names == "b")
+    _, run = jb.run(model, xs[rows], ds[rows], fleet.key_of("b"), observe=watch)
+    for left, right in zip(*map(jax.tree.leaves, (trace.observed, run.observed)), strict=True):
+        np.testing.assert_allclose(left[rows], right, rtol=1e-3, atol=1e-4)
+    base, parts = trace.observed if q else (trace.observed[name] for name in ("base", "parts"))
+    np.testing.assert_allclose(base + parts.sum(axis=-1), trace.prediction, atol=1e-5)

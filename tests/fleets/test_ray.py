@@ -1,6 +1,7 @@
 """Ray: two workers compute what one process computes, also after one of them was killed."""
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -8,8 +9,17 @@ from pathlib import Path
 import pytest
 
 import jboost as jb
+from jboost.fleets.shares import Share
+from jboost.reports.accounts import Watch
 
 pytest.importorskip("ray")
+
+
+def test_a_worker_compiles_what_it_reports_once():
+    share = Share({"model": jb.SGD(0.1), "num_features": 1}, None)
+    pickled = [pickle.dumps(Watch(learners=n)) for n in (0, 0, 1)]
+    first, again, other = (share._unpickled(each) for each in pickled)
+    assert first is again and first is not other and share._unpickled(None) is None
 
 
 def test_a_fleet_over_workers_has_the_bits_of_one_process():

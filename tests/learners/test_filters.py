@@ -7,6 +7,8 @@ import pytest
 from support.table import FEW
 
 import jboost as jb
+from jboost.cli import main
+from jboost.files import choice, sources
 
 T, R = 120, 4
 
@@ -82,6 +84,49 @@ def test_a_volterra_filter_finds_a_system_that_is_not_linear():
 COMPLEX = (1 + 2j, [1j, 0, 0], np.ones(3, complex), jnp.ones(3, jnp.complex64))
 
 
+def test_complex_numbers_of_a_fleet_a_file_or_a_table_are_refused(tmp_path, capsys):
+    pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    table = pandas.DataFrame({"a": np.ones(4) + 1j, "b": np.arange(4.0), "y": np.ones(4)})
+    fleet = jb.Fleet(jb.SGD(0.1), 2)
+    with pytest.raises(TypeError, match="inputs must be columns of numbers; 'a' is of complex128"):
+        fleet.run_table(fleet.init(), table.assign(k="x"), names="k", target="y")
+    with pytest.raises(TypeError, match=r"names must be text.*complex"):
+        fleet.run(fleet.init(), np.ones(4) * 1j, np.ones((4, 2)), np.ones(4))
+    rows = [{"a": 1j, "y": 1.0}] * 4
+    for data in (table, rows):
+        with pytest.raises(ValueError, match="complex numbers in 'a'; make the real"):
+            sources.read(data, "y")
+    with pytest.raises(ValueError, match="the column 'a' holds complex numbers"):
+        choice.describe("a", pyarrow.chunked_array([["1+2j", "3 - 4i"]]), "the request")
+    path = tmp_path / "c.csv"
+    for text in ("(1+2j)", "-.5 + 3e4i"):
+        path.write_text("a,y\n" + f"{text},1\n" * 9)
+        assert main(["run", str(path), "--target", "y"]) == 3
+        assert f"'{text}' in the column 'a' is a complex number" in capsys.readouterr().err
+    path.write_text("a,y\n" + "1,3+1j\n" * 9)
+    assert main(["run", str(path), "--target", "y"]) == 3
+    assert "is a complex number" in capsys.readouterr().err
+
+
+def test_complex_numbers_are_refused_by_the_adapters():
+    pytest.importorskip("sklearn")
+    river, sklearn = (pytest.importorskip(f"jboost.adapters.{n}") for n in ("river", "sklearn"))
+    one = river.OnlineRegressor(jb.Flags(jb.SGD(0.1)))
+    for x, y in (({"a": 1j}, 1.0), ({"a": "1+2j"}, 1.0), ({"a": 1.0}, np.complex64(1j))):
+        with pytest.raises(TypeError, match="must be a number"):
+            one.learn_one(x, y)
+        with pytest.raises(TypeError, match="must be a number"):
+            one.learn_one({"a": 1.0}, 1.0)
+            one.flags_one(x, y)
+    many = sklearn.OnlineRegressor(jb.Flags(jb.SGD(0.1))).fit(np.ones((4, 1)), np.ones(4))
+    real, bad = (np.ones((4, 1)), np.ones(4)), (np.ones((4, 1)) * 1j, np.ones(4) * 1j)
+    for use in (many.partial_fit, many.flags, lambda X, y: many.explain(X + y[:, None])):
+        use(*real)
+        for X, y in ((bad[0], real[1]), (real[0], bad[1])):
+            with pytest.raises(ValueError, match="Complex data not supported"):
+                use(X, y)
+
+
 def test_complex_numbers_are_refused_everywhere():
     xs, ds = np.ones((4, 3), complex), np.ones(4, complex)
     real = np.ones((4, 3)), np.ones(4)
@@ -112,6 +157,7 @@ def test_complex_numbers_are_refused_everywhere():
         "tune": lambda xs, ds: jb.hypergradient(sgd, xs, ds),
         "jit": lambda xs, ds: jax.jit(lambda x, d: sgd.update(sgd.init(3), x, d))(xs[0], ds[0]),
         "explain": lambda xs, ds: jb.explain(sgd, sgd.init(3), xs[0] + ds[0]),
+        "fleet": lambda xs, ds: jb.Fleet(sgd, 3).run(jb.Fleet(sgd, 3).init(), ["a"] * 4, xs, ds),
     }
     for name, use in uses.items():
         use(*real)

@@ -12,8 +12,10 @@ import pytest
 
 import jboost as jb
 from jboost import catalogue
+from jboost.boosting.booster import Boosted
+from jboost.core.within import within
 from jboost.reports import pictures
-from jboost.reports.accounts import MOST_LEARNERS, Bands, Learners, Watch, booster_in
+from jboost.reports.accounts import MOST_LEARNERS, Bands, Learners, Watch
 from jboost.reports.spans import MOST_SPANS, Spans
 from jboost.reports.tally import Tally
 from jboost.running.blocks import Block
@@ -94,7 +96,7 @@ def observed(model: Any, T: int, **settings: Any) -> tuple[Any, Any]:
 
 def test_what_each_learner_did_is_what_info_says() -> None:
     model = catalogue.resolve(catalogue.named("bsgd_wu", {"m": 4}), intervals=0.9)
-    booster = booster_in(model)
+    booster = within(model, Boosted)
     assert booster is not None and booster.m == 4
     ds, seen = observed(model, 120, learners=True)
     learners = Learners(4)
@@ -144,7 +146,7 @@ def test_rows_in_which_a_learner_diverged_do_not_count() -> None:
 def test_equal_watches_are_one_function() -> None:
     assert Watch(True, 3) == Watch(True, 3) and hash(Watch(True, 3)) == hash(Watch(True, 3))
     assert not any(Watch.for_model(jb.Newton(), learners=True))
-    assert booster_in(jb.Newton()) is None
+    assert within(jb.Newton(), Boosted) is None
 
 
 def test_pictures_of_rows_with_times_have_them_below() -> None:

@@ -54,7 +54,7 @@ def test_requests_by_the_description_are_answered_as_it_says(tmp_path: Path) -> 
                     assert response.json()["error"]
 
             ask()
-        assert tried == 11
+        assert tried == 12
 
 
 def test_mangled_requests_change_nothing(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import socket
+import sqlite3
 import threading
 import time
 from pathlib import Path
@@ -80,6 +82,35 @@ def test_what_was_acknowledged_is_there_once_after_kill_9(tmp_path: Path) -> Non
     assert same_bits(jb.load(tmp_path / "nlms.nlms.run")[1], state)
 
 
+def test_sigterm_under_load_ends_in_order(tmp_path: Path) -> None:
+    """Open questions stay open, and an answer is known to be learned, whenever it was."""
+    acknowledged, until = list[tuple[str, float]](), threading.Event()
+    with serving(tmp_path, *ANEW) as server:
+        asked = {"id": "open", "features": features(stream(1)[0][0])}
+        assert httpx.post(f"{server.address}/predict", json=asked).status_code == 200
+        threads = [
+            threading.Thread(target=load, args=(server.address, i, acknowledged, until))
+            for i in range(CLIENTS)
+        ]
+        for thread in threads:
+            thread.start()
+        while len(acknowledged) < 50:
+            time.sleep(0.001)
+        assert server.stop() == 0
+        until.set()
+        for thread in threads:
+            thread.join()
+    with contextlib.closing(sqlite3.connect(tmp_path / "log.sqlite")) as db:
+        learned = {name for (name,) in db.execute("SELECT id FROM answered")}
+    assert {name for name, _ in acknowledged} <= learned
+    with serving(tmp_path, *ANEW) as server:
+        for name in (acknowledged[0][0], "open", "open"):
+            reply = httpx.post(f"{server.address}/learn", json={"id": name, "answer": 1.0})
+            assert reply.json() == {"learned": True}
+        (model,) = httpx.get(f"{server.address}/models").json()["models"]
+        assert model["answers"] == len(learned) + 1
+
+
 @pytest.fixture
 def run_files(tmp_path: Path, monkeypatch: Any) -> tuple[np.ndarray, np.ndarray]:
     """Kept runs of two models over the first rows of a stream."""
@@ -93,7 +124,7 @@ def run_files(tmp_path: Path, monkeypatch: Any) -> tuple[np.ndarray, np.ndarray]
     return xs, ds
 
 
-def test_a_run_goes_on_with_a_shadow_that_is_promoted(
+def test_a_run_goes_on_with_a_shadow_that_is_promoted_and_drops_the_old_model(
     run_files: tuple[np.ndarray, np.ndarray], tmp_path: Path, capsys: Any
 ) -> None:
     xs, ds = run_files
@@ -124,6 +155,15 @@ def test_a_run_goes_on_with_a_shadow_that_is_promoted(
         assert httpx.post(f"{server.address}/predict", json=row).json() == after
         learn(server, range(100, 120))
         assert server.stop() == 0
+    with serving(Path("state"), *command) as server:
+        reply = httpx.post(f"{server.address}/models/old/drop", json={"shadow": "old"})
+        assert reply.json() == {"dropped": "old"}
+        assert httpx.post(f"{server.address}/models/old/drop").status_code == 409
+        server.kill()
+    with serving(Path("state"), *command) as server:
+        assert any("old was dropped, and stays so" in line for line in server.lines)
+        (model,) = httpx.get(f"{server.address}/models").json()["models"]
+        assert model["leader"] == "new" and model["shadows"] == [] and model["rows"] == 120
     for label, name in (("old", "nlms"), ("new", "sgd")):
         file = Path("state") / f"old.{label}.run"
         assert same_bits(jb.load(file)[1], run_of(name, xs, ds)[0])

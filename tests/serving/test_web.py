@@ -100,6 +100,11 @@ BAD = [
     ("/predict", b"3", 422, "must be a JSON object; got 3"),
     ("/predict", b'{"features": {"u": NaN}}', 422, "NaN is no number of JSON"),
     ("/predict", b'{"features": {"u": 1e999}}', 200, ""),
+    ("/predict", b'{"features": {"u": 1, "v": 2, "u": 3}}', 422, "'u' is given twice"),
+    ("/predict", b'[{"features": {}}, {"features": {"u": 1}, "features": {}}]', 422, "given twice"),
+    ("/learn", b'{"id": "a:b", "answer": 1, "answer": 2}', 422, "'answer' is given twice"),
+    ("/learn", b'{"features": {"u": Infinity}, "answer": 1}', 422, "Infinity is no number"),
+    ("/learn", b'{"features": {"u": 1}, "answer": -1e999}', 422, "answer must be a number"),
     ("/predict", b'{"features": {"u": ' + b"9" * 5000 + b"}}", 400, "no JSON"),
     ("/predict", {}, 422, "must have features"),
     ("/predict", {"features": 3}, 422, "features must be a JSON object"),
@@ -130,6 +135,8 @@ BAD = [
     ("/models/newton/promote", {"shadow": "x"}, 409, "there is none"),
     ("/models/newton/promote", {"shadow": 3}, 422, "shadow must be"),
     ("/models/newton/promote", {"other": 3}, 422, "the body must be"),
+    ("/models/newton/drop", {"shadow": "newton"}, 409, "name the shadow to drop: there is none"),
+    ("/models/newton/drop", b"{}{}", 400, "no JSON"),
     ("/predict", b" " * 100_001, 413, "a body may have 100,000 bytes"),
 ]
 
@@ -215,6 +222,44 @@ def test_a_body_that_does_not_come_is_not_waited_for(client: Any, monkeypatch: A
             head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n"
             slow.sendall(head + b"Content-Type: application/json\r\n\r\n" + sent)
             assert b" 408 " in slow.recv(4096)
+
+
+ROW = json.dumps({"features": GOOD, "answer": 1.0}).encode()
+HEAD = b"POST /learn HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    ("lengths", "body"),
+    [
+        (b"Content-Length: 9\r\n", ROW),  # too small: the rest is no request
+        (b"Content-Length: 999\r\n", ROW),  # too large, and then the client leaves
+        (b"Content-Length: -1\r\n", ROW),
+        (b"Content-Length: 1e1\r\n", ROW),
+        (b"Content-Length: 9\r\nContent-Length: %d\r\n" % len(ROW), ROW),
+        (
+            b"Content-Length: 9\r\nTransfer-Encoding: chunked\r\n",
+            b"%x\r\n%s\r\n0\r\n\r\n" % (len(ROW), ROW),
+        ),
+        (b"Transfer-Encoding: chunked\r\n", b"fffffffffffffffff\r\n" + ROW),
+        (b"Transfer-Encoding: chunked\r\n", b"zz\r\n" + ROW),
+        (b"Transfer-Encoding: identity\r\n", ROW),
+    ],
+    ids=range(9),
+)
+def test_a_body_that_lies_about_its_length_changes_nothing(
+    served: tuple[Service, Any], lengths: bytes, body: bytes
+) -> None:
+    service, client = served
+    before, replies = service.streams["newton"].now, b""
+    with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=30) as connection:
+        connection.sendall(HEAD + lengths + b"\r\n" + body)
+        connection.shutdown(socket.SHUT_WR)
+        while piece := connection.recv(65536):
+            replies += piece
+    assert b" 200 " not in replies and b" 50" not in replies and b"Traceback" not in replies
+    assert replies == b"" or replies.startswith(b"HTTP/1.1 4")
+    assert client.get("/healthz").status_code == 200
+    assert service.streams["newton"].now is before
 
 
 def test_the_bodies_of_all_requests_are_bounded() -> None:

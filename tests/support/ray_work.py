@@ -9,6 +9,7 @@ import numpy as np
 import ray
 
 import jboost as jb
+from jboost.explanations import Explained
 from jboost.fleets.ray import Fleet
 
 MODEL, KEY, R = jb.bsgd_ru(3, target_mse=0.1, step_size=0.1), jax.random.key(1), 2
@@ -31,7 +32,7 @@ def main():
     alone = jb.Fleet(MODEL, R, key=KEY)
     expected, state = [], alone.init()
     for each in blocks:
-        state, trace = alone.run(state, *each)
+        state, trace = alone.run(state, *each, observe=Explained(MODEL))
         expected.append(trace)
     fleet = Fleet(MODEL, R, key=KEY, workers=2, every=2)
     assert len({*fleet.processes()}) == 2
@@ -41,9 +42,9 @@ def main():
             old = now  # it will not be saved
         if number == 3:  # after a save, and a block that was not saved
             os.kill(fleet.processes()[0], signal.SIGKILL)
-        now, trace = fleet.run(now, *each)
+        now, trace = fleet.run(now, *each, observe=Explained(MODEL))
         traces.append(trace)
-    further = [*fleet.run_blocks(now, iter(blocks[5:]))]
+    further = [*fleet.run_blocks(now, iter(blocks[5:]), observe=Explained(MODEL))]
     now, traces = further[-1][0], [*traces, *(trace for _, trace in further)]
     assert same(traces, expected), "predictions differ"
     names = alone.names(state)

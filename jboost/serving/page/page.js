@@ -146,9 +146,14 @@ function shadows(figures) {
   const rows = [[figures.leader + " (predicts)", figures.model, whole(figures.rows), number(figures.errors.lately),
     number(figures.errors.since_start), ""]];
   for (const s of figures.shadows) {
-    const button = made("button", "promote");
-    button.addEventListener("click", () => promote(figures.name, s.label));
-    rows.push([s.label, s.model, whole(s.rows), number(s.errors.lately), number(s.errors.since_start), button]);
+    const buttons = made("span");
+    for (const [what, question] of [["promote", `Let ${s.label} predict from now on?`],
+      ["drop", `Let ${s.label} learn no more?`]]) {
+      const button = made("button", what);
+      button.addEventListener("click", () => change(figures.name, s.label, what, question));
+      buttons.append(button, " ");
+    }
+    rows.push([s.label, s.model, whole(s.rows), number(s.errors.lately), number(s.errors.since_start), buttons]);
   }
   const open = at("beside").querySelector("button:focus");
   if (!open) table("beside", ["label", "model", "rows", "MSE lately", "MSE since the start", ""], rows);
@@ -163,9 +168,9 @@ async function keys(figures) {
   at("found").textContent = ` ${whole(found)} of ${whole(all)} keys`;
   table("keys", ["key", "answers", "MSE"], rows.map((k) => [k.key, whole(k.answers), number(k.mse)]));
 }
-async function promote(name, label) {
-  if (!confirm(`Let ${label} predict from now on?`)) return;
-  const path = `/models/${encodeURIComponent(name)}/promote`;
+async function change(name, label, what, question) {
+  if (!confirm(question)) return;
+  const path = `/models/${encodeURIComponent(name)}/${what}`;
   const reply = await fetch(path, { method: "POST", headers: headers({ "Content-Type": "application/json" }),
     body: JSON.stringify({ shadow: label }) });
   if (!reply.ok) alert((await reply.json()).error);
@@ -193,9 +198,9 @@ function show(figures) {
   shown = figures;
   keys(figures).catch(() => {});
   const newest = figures.last.slice(-12).reverse();
-  table("answers", ["row", "id", "answer", "predicted", "just before", "interval"], newest.map((a) => [
+  table("answers", ["row", "id", "answer", "predicted", "just before", "interval", "flags"], newest.map((a) => [
     whole(a.row), a.id ?? "", number(a.answer), number(a.prediction), number(a.estimate),
-    a.low === null ? "" : `${number(a.low)} to ${number(a.high)}`]));
+    a.low === null ? "" : `${number(a.low)} to ${number(a.high)}`, a.flags.join(", ")]));
 }
 
 const headers = (more) => (token ? { ...more, Authorization: `Bearer ${token}` } : more || {});
