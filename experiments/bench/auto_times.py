@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         others = found["against"]
         ratio = f"{found['us'] / others[0]['us']:.2f}" if others else "–"
         first = f"{found['first'] / others[0]['first']:.2f}" if others else "–"
-        row = [found["model"], found["r"], f"{found['us']:.2f}", ratio]
+        row = [found["model"], str(found["r"]), f"{found['us']:.2f}", ratio]
         shown.append([*row, f"{found['first']:.2f}", f"{found['first'] / yardstick:.1f}", first])
     head = ["model", "columns", "µs a sample", "over the other", "first result, s"]
     print(table([*head, "over bnm_wu's", "over the other"], shown))
