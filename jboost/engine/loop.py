@@ -18,6 +18,7 @@ from jboost.engine.kernel import (
     key_words,
     outermost,
     programs,
+    quickly,
 )
 from jboost.engine.layout import Layout
 from jboost.engine.plan import (
@@ -83,7 +84,7 @@ def begin(
     plan = _last = plan or plan_for(model, state, xs, ds, key, observe)
     log.debug("%s form: %s", plan.form, plan.reason)
     if plan.form != "kernel":  # a large state is changed in place, but not the caller's
-        state = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), state)
+        state = _copied(state)
     words, traces = key_words(key), []
     for x, d, chunks, n in pieces.cut(xs, ds, plan.rows):
         operands = (plan.form, plan.layout, model, state, x, d, chunks, *words, observe)
@@ -123,7 +124,8 @@ def decide(
     refusal, size = objection(platforms), bytes_of(state)
     if refusal is None:
         form = form_for(size)
-        layout = layouts.choose(model, state, kernel=form == "kernel")
+        kernel, stages = form == "kernel", form == "stages"
+        layout = layouts.choose(model, state, kernel=kernel, stages=stages)
         plan = look_at(trace(form, layout), form, size, layout)
         if plan.form != "plain":
             return plan
@@ -217,4 +219,5 @@ def _call(
     return in_form(form, whole, operands, words)
 
 
+_copied = quickly(lambda state: jax.tree.map(jnp.copy, state))
 _calls = programs(_call, static_argnames=("form", "f", "generator", "observe"))
