@@ -27,9 +27,9 @@ from jboost.commands.terminal import (
 )
 from jboost.core import Learner
 from jboost.engine import cache
+from jboost.engine.start import size_at_start
 from jboost.files import sources
 from jboost.files.columns import Columns, DataError
-from jboost.running.run import first_size
 from jboost.wrappers.flags import Flags
 
 FILE = "CSV, JSON lines (also as .gz or .zst) or Parquet; - is standard input"
@@ -241,7 +241,7 @@ def _identity(path: Path | str | int) -> tuple[object, ...] | None:
 
 def state_size(model: Learner, width: int) -> int:
     """Return how many bytes the state of a model of ``width`` inputs takes."""
-    return first_size(model, width, "float32", jax.random.key(0) if model.needs_key else None)
+    return size_at_start(model, width, "float32", jax.random.key(0) if model.needs_key else None)
 
 
 def refuse_huge(model: Learner, width: int) -> None:

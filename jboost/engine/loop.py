@@ -126,7 +126,8 @@ def decide(
     refusal, size = objection(platforms), bytes_of(state)
     if refusal is None:
         form = form_for(size)
-        layout = layouts.choose(model, state, kernel=form == "kernel")
+        kernel, stages = form == "kernel", form == "stages"
+        layout = layouts.choose(model, state, kernel=kernel, stages=stages)
         refusal = problem(form, layout)
         if refusal is None:
             return planned(form, size, layout)

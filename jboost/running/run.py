@@ -1,6 +1,5 @@
 """Running a learner over arrays: predict, then learn, folded over time."""
 
-import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -20,9 +19,8 @@ from jboost.core.squared_errors import mean_squared_error
 from jboost.core.step import Observe, Trace, pairs
 from jboost.core.template import template
 from jboost.engine import fold
-from jboost.engine.kept import Kept, Question
-from jboost.engine.kernel import key_of, key_words, quickly
 from jboost.engine.plan import inside_a_transformation
+from jboost.engine.start import start
 from jboost.wrappers.targets import Separate, Targets, targets
 
 
@@ -117,34 +115,9 @@ def initial(
     """Return the state before any data; ``traced`` is as for :func:`jboost.engine.fold`."""
     if traced is None:
         traced = inside_a_transformation(model, key)
-    init = _init if traced else _compiled_init
-    return init(model, num_features, np.dtype(dtype), *key_words(key))
-
-
-def _init(
-    model: Learner, num_features: int, dtype: DTypeLike, words: Array | None, generator: str | None
-) -> State:
-    return model.init(num_features, dtype, key=key_of(words, generator))
-
-
-_STATIC = ("num_features", "dtype", "generator")
-_compiled_init = Kept(quickly(_init, static_argnames=_STATIC), _init, _STATIC)
-
-
-def first_size(model: Learner, num_features: int, dtype: DTypeLike, key: Key = None) -> int:
-    """Return how many bytes the state before any data takes, without making it.
-
-    >>> import jboost as jb
-    >>> first_size(jb.SGD(0.1), 3, "float32")
-    12
-    """
-    arguments = model, num_features, np.dtype(dtype), *key_words(key)
-    return _compiled_init.answer(Question(_size_of_results, ()), *arguments)
-
-
-def _size_of_results(program: Any) -> int:
-    arrays = program.jaxpr.out_avals
-    return sum(math.prod(array.shape) * array.dtype.itemsize for array in arrays)
+    if traced:
+        return model.init(num_features, np.dtype(dtype), key=key)
+    return start(model, num_features, dtype, key)
 
 
 def refuse_several(model: Learner, answers: Array | np.ndarray) -> None:

@@ -10,9 +10,8 @@ import pytest
 
 import jboost as jb
 from jboost.engine import cache as caches
-from jboost.engine import descriptions, executables, kept, loop
+from jboost.engine import descriptions, executables, kept, loop, start
 from jboost.engine.descriptions import NotDescribedError
-from jboost.running import run
 
 pytestmark = pytest.mark.skipif(not executables.KNOWN, reason="kept with tested versions of JAX")
 
@@ -181,7 +180,7 @@ def test_an_entry_that_can_be_read_but_not_loaded_is_compiled_again(folder):
         if program:
             kept.write(entry, data | {"tree": ["os.system", None, [["none"]]]}, program[:100])
     jax.clear_caches()
-    for one in (run._compiled_init, *loop._programs.values()):
+    for one in (*start._programs.values(), *loop._programs.values()):
         one._found.clear()
     found = jb.run(model, xs[:, None], ds)[1].prediction
     assert np.array_equal(expected, found)
