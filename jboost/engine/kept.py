@@ -81,6 +81,10 @@ class Kept:
             self._found[key] = program
         return program(*moving)
 
+    def count(self) -> int:
+        """Return how many programs of the function this process has."""
+        return len(self._found) + self._program._cache_size()
+
     def answer(self, question: Question, *arguments: Any) -> Any:
         """Return what is found out by looking at the program of these arguments."""
 
