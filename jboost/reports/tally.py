@@ -145,7 +145,8 @@ class Tally(Errors):
     The controls are those of :mod:`jboost.baselines`: the mean of all targets so far, and the
     target before. Both predict 0 before the first target. Where the rows have times at a regular
     ``step``, in microseconds, the target of a day, a week or a year before is one more, and the
-    target before stands in for it where there is none; it is told of once there was one. ``name`` is what the model is called.
+    target before stands in for it where there is none, and it is told of once there was one.
+    ``name`` is what the model is called.
 
     >>> tally = Tally("mine")
     >>> d = np.array([1.0, 3.0, np.nan, 2.0])
