@@ -18,7 +18,8 @@ from typing import Any
 import matplotlib
 
 # The parts of a picture have the same names in every run, and its text is text.
-SVG = {"svg.hashsalt": "jboost", "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}
+SVG: dict[Any, Any] = {"svg.hashsalt": "jboost", "svg.fonttype": "none"}
+SVG["font.sans-serif"] = ["DejaVu Sans"]
 
 
 def execute(notebook: dict[str, Any]) -> dict[str, Any]:

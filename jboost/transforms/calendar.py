@@ -128,9 +128,10 @@ def columns(
             continue
         angle = 2 * np.pi * phase(cycle)
         cos, sin = c, s = xp.cos(angle), xp.sin(angle)
-        for _ in range(WAVES[cycle]):
+        for wave in range(WAVES[cycle]):
+            if wave:  # it is made of the wave before, by the angle sum
+                c, s = c * cos - s * sin, s * cos + c * sin
             made += [c, s]
-            c, s = c * cos - s * sin, s * cos + c * sin  # the next wave, by the angle sum
     return made
 
 
