@@ -26,8 +26,9 @@ PAPER = (
     *("text_claims", "trees", "tree_family", "all"),
 )
 BENCH = (
-    *("accuracy", "accuracy_peers", "auto_streams", "baselines", "combiners", "explanations"),
-    *("filters", "flags", "fleets", "forecast", "intervals", "keys", "keys_numbered"),
+    *("accuracy", "accuracy_peers", "auto_streams", "auto_times", "baselines", "combiners"),
+    *("explanations", "filters", "flags", "fleets", "forecast", "forecast_next"),
+    *("forecast_shapes", "intervals", "keys", "keys_numbered"),
     *("kill", "kill_workers", "losses", "nonlinear"),
     *("prediction", "real_streams", "serve_faults", "serve_load", "soak", "speed", "sweeps"),
     *("tree_weights", "tuning"),

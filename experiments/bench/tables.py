@@ -357,6 +357,36 @@ def forecast_limits(record: Record) -> str:
     )
 
 
+def next_answers(record: Record) -> str:
+    """The errors of both models of the next answer, over those of the last value, by set."""
+    sets = record["results"]["sets"]
+    rows = [
+        [
+            f"{name}, {what.upper()}",
+            *(f"{f[name][what] / f[LAST][what]:.3f}" for f in sets.values()),
+        ]
+        for what in ("mae", "mse")
+        for name in ("Forecast", "auto")
+    ]
+    return table(["over the last value", *sets], rows)
+
+
+def forecast_shapes(record: Record) -> str:
+    """The errors of forecasts of made streams, over those of the naive forecasts."""
+
+    def over(found: Record, naive: str) -> str:
+        mine, theirs = found["Forecast"], found[naive]
+        return f"{mine / theirs:.2f}" if theirs > 1e-9 * mine else "both 0" if mine == 0 else "> 99"
+
+    shapes = record["results"]["shapes"]
+    rows = [
+        [name, str(found["season"]), over(found, LAST), over(found, "a season ago")]
+        for name, found in shapes.items()
+    ]
+    return table(["answers", "season", "over the last value", "over a season ago"], rows)
+
+
+LAST = "last value"
 LIGHTGBM, RIVER = "skforecast LightGBM", "MASE over river's"
 
 
@@ -402,6 +432,8 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
         "forecasts": forecasts(record("forecast")),
         "forecasts of later rows": later_forecasts(record("forecast")),
         "forecast limits": forecast_limits(record("forecast")),
+        "forecast shapes": forecast_shapes(record("forecast_shapes")),
+        "next answers": next_answers(record("forecast_next")),
         "tuning": tuning_requirements(tuning),
         "self-tuning": self_tuning(tuning),
     }

@@ -48,10 +48,11 @@ def error(xs: np.ndarray, ds: np.ndarray, c: float, s: float) -> float:
     plain = boosted.with_rows
 
     def with_rows(
-        histogram: Array, node: Array, bins: Array, start: Array, columns: Array, sums: Array
-    ) -> Array:
+        histogram: Array, node: Array, bins: Array, start: Array, count: Array, columns: Array,
+        sums: Array,
+    ) -> Array:  # fmt: skip
         sums = weighted(sums, c, s) if c else sums
-        return plain(histogram, node, bins, start, columns, sums)
+        return plain(histogram, node, bins, start, count, columns, sums)
 
     @jb.model
     class Trees(jb.BoostedTrees):  # a class of its own: programs are kept by class

@@ -33,7 +33,7 @@ from jboost.engine.layout import Layout, lay_out
 from jboost.engine.loop import decide
 from jboost.engine.packing import Packing, SplitPacking
 from jboost.engine.pieces import platforms
-from jboost.engine.plan import Form, Plan, Plans
+from jboost.engine.plan import Form, Plan, Plans, bytes_of, impediment
 from jboost.running.run import initial
 
 QUEUE = 16  # rows: the samples that wait, and a prediction
@@ -212,13 +212,13 @@ def _begin(key: Key, model: Learner, num_features: int, state: State) -> tuple[S
         packing = SplitPacking.of(jax.eval_shape(functools.partial(lay_out, layout), *both))
         return packing, programs.packed(layout, packing, both)
 
-    def trace(form: Form, layout: Layout) -> Any:
+    def problem(form: Form, layout: Layout) -> str | None:
         packing, arrays = packed(layout)
         program = programs.program(packing, generator, form, by_steps(form))
-        return program.trace(arrays, words, block)
+        return impediment(program.trace(arrays, words, block), form, bytes_of(both[1]))
 
     def make() -> Plan:
-        return decide(both[0], both[1], platforms(np.zeros(0)), trace)
+        return decide(both[0], both[1], platforms(np.zeros(0)), problem)
 
     plan = _plans.get(None, both, (generator, num_features, dtype), make)
     packing, arrays = packed(plan.layout)

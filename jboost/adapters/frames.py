@@ -28,7 +28,8 @@ def is_mixed(table: object) -> bool:
         kinds = [getattr(dtype, "kind", "O") for dtype in table.dtypes]  # type: ignore[attr-defined]
         names = [str(dtype) for dtype in table.dtypes]  # type: ignore[attr-defined]
         texts = any(name in TEXTS for name in names)
-        return texts or "M" in kinds or any(_holds_more(c) for _, c in _objects(table))
+        timed = "M" in kinds or "m" in kinds  # times, or durations
+        return texts or timed or any(_holds_more(c) for _, c in _objects(table))
     try:
         wrapped = extras.need("narwhals", "io").from_native(table, eager_only=True)
     except TypeError:
@@ -56,7 +57,7 @@ def _objects(table: Any) -> list[tuple[Any, Any]]:
         return []
     kinds = [getattr(dtype, "kind", "O") for dtype in table.dtypes]
     return [(name, table.iloc[:, i]) for i, name in enumerate(table.columns)
-            if kinds[i] in "Omc" and str(table.dtypes.iloc[i]) not in TEXTS]  # fmt: skip
+            if kinds[i] in "Oc" and str(table.dtypes.iloc[i]) not in TEXTS]  # fmt: skip
 
 
 def _holds_more(column: Any) -> bool:

@@ -8,7 +8,9 @@ import numpy as np
 
 from jboost.core import Learner, extras
 from jboost.forecasts import Forecast, with_known
+from jboost.forecasts.rows import COUNTED
 from jboost.running.run import run
+from jboost.transforms.calendar import ELAPSED, Calendar
 
 extras.need("sktime", "sktime")
 import pandas as pd  # noqa: E402
@@ -20,7 +22,8 @@ from sktime.forecasting.base import (  # noqa: E402  # pyright: ignore[reportMis
 class OnlineForecaster(BaseForecaster):
     """A forecaster that ``update`` teaches the new rows alone.
 
-    The columns of X are known in advance, as sktime wants them to be at ``predict``.
+    The columns of X are known in advance, as sktime wants them to be at ``predict``. A row whose y
+    is NaN has no answer: nothing is learned, and it counts as a step.
 
     Parameters
     ----------
@@ -76,11 +79,14 @@ class OnlineForecaster(BaseForecaster):
         self.model_ = Forecast(
             self.learner,
             self.horizon,
-            known=tuple(range(self.columns_)),
+            known=tuple(range(1, 1 + self.columns_)),
+            calendar=Calendar(0, cycles=(ELAPSED,)),
             longest=self.longest,
             coverage=self.coverage,
         )
         self.state_: Any = None
+        self.rows_ = 0
+        self.late_ = 0  # how many rows came after the latest one with an answer
         self._learn(y, X)
         return self
 
@@ -94,9 +100,13 @@ class OnlineForecaster(BaseForecaster):
     def _learn(self, y: pd.Series, X: pd.DataFrame | None) -> None:
         if len(y) == 0:
             return
-        xs = np.zeros((len(y), 1)) if not self.columns_ else self._numbers(X, y.index)
+        xs = ((self.rows_ + np.arange(len(y))) % COUNTED)[:, None].astype(float)
         if self.columns_:
-            xs = with_known(xs, range(self.columns_), self.horizon)
+            xs = np.column_stack([xs, self._numbers(X, y.index)])
+            xs = with_known(xs, range(1, 1 + self.columns_), self.horizon)
+        self.rows_ += len(y)
+        answered = np.flatnonzero(y.notna())
+        self.late_ = len(y) - 1 - answered[-1] if len(answered) else self.late_ + len(y)
         self.state_, _ = run(self.model_, xs, y.to_numpy(float), state=self.state_)
         self.last_ = y.index[-1:]
 
@@ -106,16 +116,17 @@ class OnlineForecaster(BaseForecaster):
 
     def _predict(self, fh: Any, X: pd.DataFrame | None) -> pd.Series:
         steps = np.asarray(fh.to_relative(self.cutoff), int)
+        rows = steps - 1 + self.late_  # a forecast begins after the latest answer
         ahead = None
         if self.columns_ and X is not None:
             later = fh.to_absolute_index(self.cutoff)
             values = np.full((self.horizon, self.columns_), np.nan)
-            there = (steps >= 1) & (steps <= self.horizon)
-            values[steps[there] - 1] = self._numbers(X, later)[there]
+            there = (rows >= 0) & (rows < self.horizon)
+            values[rows[there]] = self._numbers(X, later)[there]
             ahead = values
         found = np.asarray(self.model_.forecast(self.state_, ahead), np.float64)
         index = fh.to_absolute_index(self.cutoff)
-        return pd.Series(found[np.clip(steps, 1, self.horizon) - 1], index, name=self._y.name)
+        return pd.Series(found[np.clip(rows, 0, self.horizon - 1)], index, name=self._y.name)
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:

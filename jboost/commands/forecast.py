@@ -4,12 +4,12 @@ import argparse
 
 import numpy as np
 
-from jboost.commands import horizons, options, terminal
+from jboost.commands import horizons, options, terminal, waiting
 from jboost.commands.horizon_report import Forecasting
-from jboost.commands.horizons import times_ahead
 from jboost.commands.terminal import BAD_DATA, CommandError, option
 from jboost.files import ahead
 from jboost.files.ahead import Timing
+from jboost.files.encoding import Encoded
 from jboost.files.predictions import times_as_text
 
 DESCRIPTION = """\
@@ -42,20 +42,27 @@ def run(args: argparse.Namespace) -> int:
     """Print the forecast."""
     done, content = horizons.read_run(args.run_file)
     model, state = done.model, content.state
+    before = waiting.from_dict(content.extra["caller"].get("waiting"))
+    timing, begins = Timing.of(done.columns), done.rows + (0 if before is None else len(before.d))
     args.target = None
-    values = None
+    future = []
     if args.file is not None:
         if not done.known:
             text = "the run has no --known columns, so that no file tells more of the rows to come"
             raise CommandError(f"{text}; leave {args.file} out", terminal.WRONG_USAGE)
-        values = _known(args, done)
+        source = options.source_of(args, done.columns, "impute", begins)
+        with options.reading(args.file):
+            future = [*source.labelled(begins)]
+    if before is not None:
+        rows = before, future, timing, done.rows, done.latest
+        state, done.latest = waiting.caught_up(model, state, content.key, *rows)
+    values = _known(args, done, future) if args.file is not None else None
     y = np.asarray(model.forecast(state, values))
     low, high = (np.asarray(end) for end in model.interval(state, values))
     columns = {"horizon": [str(h) for h in range(1, len(y) + 1)]}
-    timing = Timing.of(done.columns)
     if timing is not None and done.latest is not None:
         latest = np.array([done.latest], "datetime64[us]")
-        times = times_ahead(latest, timing, model.horizon)[0]
+        times = timing.ahead(latest, model.horizon)[0]
         columns["for"] = [text or "" for text in times_as_text(times)]
     columns["prediction"] = [str(value) for value in y]
     if done.intervals:
@@ -71,22 +78,20 @@ def run(args: argparse.Namespace) -> int:
     return terminal.DONE
 
 
-def _known(args: argparse.Namespace, done: Forecasting) -> np.ndarray:
+def _known(args: argparse.Namespace, done: Forecasting, future: list[Encoded]) -> np.ndarray:
     """Return the known columns at the next H rows, (H, k), NaN where the file does not tell."""
     horizon, timing = done.model.horizon, Timing.of(done.columns)
     columns = ahead.columns_of(done.columns, done.known, args.file)
     values = np.full((horizon, len(columns)), np.nan)
-    source = options.source_of(args, done.columns, "impute", done.rows)
     row = 0
-    with options.reading(args.file):
-        for x, _, labels in source.labelled(done.rows):
-            steps = np.arange(row, row + len(x))
-            if timing is not None and done.latest is not None and labels.wall is not None:
-                latest = np.array([done.latest], "datetime64[us]")
-                steps = timing.slots(labels.wall) - timing.slots(latest) - 1
-            there = (steps >= 0) & (steps < horizon)
-            values[steps[there]] = x[there][:, columns]
-            row += len(x)
+    for x, _, labels in future:
+        steps = np.arange(row, row + len(x))
+        if timing is not None and done.latest is not None and labels.wall is not None:
+            latest = np.array([done.latest], "datetime64[us]")
+            steps = timing.slots(labels.wall) - timing.slots(latest) - 1
+        there = (steps >= 0) & (steps < horizon)
+        values[steps[there]] = x[there][:, columns]
+        row += len(x)
     if np.isnan(values).all():
         text = f"{args.file} has none of the {horizon} rows after the last row of the run"
         raise CommandError(f"{text}: its times are others", BAD_DATA)

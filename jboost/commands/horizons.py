@@ -7,6 +7,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ import numpy as np
 
 from jboost import catalogue
 from jboost.checkpoints import checkpoint
-from jboost.commands import horizon_report, options, terminal
+from jboost.commands import horizon_report, options, terminal, waiting
 from jboost.commands.horizon_report import Forecasting
 from jboost.commands.outcome import say_columns
 from jboost.commands.terminal import BAD_DATA, FAILED, WRONG_USAGE, CommandError, explaining, say
@@ -23,13 +24,15 @@ from jboost.core.progress import Progress
 from jboost.files import ahead
 from jboost.files.ahead import Timing
 from jboost.files.columns import Columns
-from jboost.files.encoding import Labels
+from jboost.files.encoding import Encoded, Labels
+from jboost.files.lookahead import Lookahead
 from jboost.files.predictions import Predictions
 from jboost.files.sources import Source
 from jboost.forecasts import Forecast
 from jboost.reports.horizons import Horizons, observed
+from jboost.running.blocks import Block
 from jboost.running.stream import StreamRun, run_stream
-from jboost.transforms.calendar import Calendar
+from jboost.transforms.calendar import ELAPSED, Calendar
 
 BLOCK = 1024  # rows that are run together, at most
 
@@ -91,7 +94,10 @@ def _begin(args: argparse.Namespace) -> tuple[Forecasting, Source, dict[str, Any
         if (asked and asked != done.known) or args.model is not None or args.set:
             text = "--known, --model and --set are those of the run to go on with: leave them out"
             raise CommandError(text, WRONG_USAGE)
-        done.file, done.begins = args.file, done.rows if args.append else done.begins
+        done.file = args.file
+        if args.append:
+            before = waiting.from_dict(content.extra["caller"].get("waiting"))
+            done.begins = done.rows + (0 if before is None else len(before.d))
         source = options.source_of(args, done.columns, done.missing, done.begins)
         return done, source, content.extra["caller"]
     missing = args.missing or "impute"
@@ -114,12 +120,14 @@ def _begin(args: argparse.Namespace) -> tuple[Forecasting, Source, dict[str, Any
             learner = catalogue.named(name, options.settings(args, name))
         elif args.set:
             raise ValueError("--set is for a --model, and the least squares have none")
-        shift = timing is not None
+        clock = Calendar(0, cycles=(ELAPSED,))  # a count of the rows
+        if timing is not None:
+            clock = Calendar(0, timing.unit, timing.origin)
         model = Forecast(
             learner,
             args.horizon,
-            known=tuple(number + shift for number in numbers),
-            calendar=Calendar(0, timing.unit, timing.origin) if timing else None,
+            known=tuple(1 + number for number in numbers),  # behind the time
+            calendar=clock,
             step=timing.step if timing else 1.0,
             coverage=args.intervals or 0.9,
         )
@@ -133,8 +141,7 @@ def _begin(args: argparse.Namespace) -> tuple[Forecasting, Source, dict[str, Any
 
 
 def _width(done: Forecasting) -> int:
-    width = done.columns.width + (done.model.calendar is not None)
-    return width + len(done.model.known) * done.model.horizon
+    return 1 + done.columns.width + len(done.model.known) * done.model.horizon
 
 
 def _learn(
@@ -146,55 +153,82 @@ def _learn(
     with contextlib.ExitStack() as stack:
         progress = stack.enter_context(Progress(shown=False if hidden else None))
         progress.compiling()
-        waiting: deque[Labels] = deque()  # of blocks that were read and are not handled yet
-        stream = stack.enter_context(_stream(args, source, done, timing, waiting, bool(saved)))
+        # The labels of blocks that were read and are not handled yet, and what waits behind them.
+        behind: deque[tuple[Labels, Encoded | None]] = deque()
+        shape = done.model.horizon, [number - 1 for number in done.model.known], timing
+        look = Lookahead(*shape, done.rows)
+        stream = stack.enter_context(_stream(args, source, done, look, behind, saved))
         if stream.extra != saved:
             raise CommandError(f"{args.checkpoint} was written by another process; start again")
         if args.checkpoint is not None:
-            stream.extra |= done.as_dict() | {"predictions": None}
+            # So much may the rows that wait take.
+            room = "0" * 16 * done.model.horizon * _width(done) if done.known else ""
+            stream.extra |= done.as_dict() | {"predictions": None, "waiting": room}
             with options.refusing(FAILED):
                 stream.check(_width(done))
         out = _output(args, source, done, timing, stream.position, saved)
         if out is not None:
             stack.enter_context(out)
         stream.warm_up()
-        began, before = time.perf_counter(), stream.position
+        began, before, done.skipped = time.perf_counter(), stream.position, stream.skipped
         for block in stream:
-            labels = waiting.popleft()
             done.columns = source.columns
-            wall = labels.wall
-            slots = None if timing is None or wall is None else timing.slots(wall)
-            done.account.add(block, slots)
-            if wall is not None and not np.isnat(wall).all():
-                done.latest = int(wall[~np.isnat(wall)].astype(np.int64).max())
-            if out is not None:
-                _write_block(args, out, done, timing, block, labels)
-            done.rows, done.skipped = stream.position, stream.skipped
+            labels, rows = behind.popleft()
+            _count(args, done, block, labels, out)
             if args.checkpoint is not None:
-                length = None if out is None else out.length
-                stream.extra |= done.as_dict() | {"predictions": length}
+                kept = {"predictions": None if out is None else out.length}
+                stream.extra |= done.as_dict() | kept | {"waiting": waiting.as_dict(rows)}
             rate = (done.rows - before) / max(time.perf_counter() - began, 1e-9)
             mae = done.account.mae[done.name]
             progress.say(f"{done.rows:,} rows, {rate:,.0f} rows/s, MAE {mae:.4g}")
+        # Of the last rows it is not known what comes after them. The kept run ends before them, so
+        # that it can learn them again when more is known.
+        if look.waiting is not None and len(look.waiting.d):
+            rest = look.take(len(look.waiting.d))
+            if args.checkpoint is not None and stream.position == 0:
+                say(f"the run is not kept: no row is followed by {done.model.horizon} others")
+            _, block = waiting.learned(done.model, stream.state, stream.key, rest, stream.position)
+            _count(args, done, block, rest.labels, out)
+
+
+def _count(
+    args: argparse.Namespace, done: Forecasting, block: Block, labels: Labels,
+    out: Predictions | None,
+) -> None:  # fmt: skip
+    """Count a block that was learned, and write its forecasts."""
+    timing, wall, times = Timing.of(done.columns), labels.wall, None
+    if timing is None or wall is None:
+        done.account.add(block)
+    else:
+        done.account.add(block, timing.slots(wall))
+        made_at = timing.latest(wall, block.scored & ~block.skipped, done.latest)
+        times = timing.ahead(made_at, done.model.horizon)
+        done.latest = None if np.isnat(made_at[-1]) else int(made_at[-1].astype(np.int64))
+    if out is not None:
+        _write_block(args, out, done, block, labels, times)
+    done.rows += len(block.targets)
+    done.skipped += int(block.skipped.sum())
 
 
 def _stream(
-    args: argparse.Namespace, source: Source, done: Forecasting, timing: Timing | None,
-    waiting: deque[Labels], goes_on: bool,
+    args: argparse.Namespace, source: Source, done: Forecasting, look: Lookahead,
+    behind: deque[tuple[Labels, Encoded | None]], saved: dict[str, Any],
 ) -> StreamRun:  # fmt: skip
     model = done.model
-    shift = timing is not None
-    columns = [number - shift for number in model.known]
 
     def blocks(position: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         with options.reading(args.file):
-            rows = source.labelled(position)
-            for x, d, labels in ahead.with_rows_ahead(rows, model.horizon, columns, timing):
-                for row in range(0, len(d), BLOCK):
-                    waiting.append(labels.cut(row, row + BLOCK))
-                    yield x[row : row + BLOCK], d[row : row + BLOCK]
+            before = waiting.from_dict(saved.get("waiting"))
+            rows = source.labelled(max(position, done.begins))
+            rows = waiting.with_those_before(rows, before, done.begins - position)
+            pieces = (piece for block in look(rows) for piece in block.pieces(BLOCK))
+            # A live source has no known columns: its rows go on at once.
+            marked = waiting.with_last(pieces) if model.known else zip(pieces, repeat(False))
+            for (x, d, labels), is_last in marked:
+                behind.append((labels, look.waiting if is_last else None))
+                yield x, d
 
-    new_key = model.needs_key and not goes_on
+    new_key = model.needs_key and not saved
     with options.refusing(FAILED):
         return run_stream(
             model,
@@ -227,22 +261,13 @@ def _output(
 
 
 def _write_block(
-    args: argparse.Namespace, out: Predictions, done: Forecasting, timing: Timing | None,
-    block: Any, labels: Labels,
+    args: argparse.Namespace, out: Predictions, done: Forecasting, block: Any, labels: Labels,
+    times: np.ndarray | None,
 ) -> None:  # fmt: skip
     h = block.observed["half_width"]
     bounds = (block.prediction - h, block.prediction + h) if done.intervals else ()
-    times = None
-    if timing is not None and labels.wall is not None:
-        times = times_ahead(labels.wall, timing, done.model.horizon)
     with terminal.writing_to(args.predictions):
         estimates = block.prediction, *bounds
         out.write_ahead(block.start, *estimates, labels=labels.columns, times=times)
         if args.checkpoint is not None:
             out.sync()
-
-
-def times_ahead(wall: np.ndarray, timing: Timing, horizon: int) -> np.ndarray:
-    """Return the times of the next H steps after each of some times, (n, H)."""
-    steps = np.arange(1, horizon + 1) * np.timedelta64(timing.microseconds, "us")
-    return wall[:, None] + steps[None, :]

@@ -20,7 +20,6 @@ from jboost.files.encoding import Labels
 from jboost.files.sources import Source
 from jboost.reports.accounts import Watch
 from jboost.running.stream import StreamRun, run_stream
-from jboost.sweeps.jobs import example_state
 from jboost.wrappers.flags import Flags
 
 # Rows of the first block, and of the largest block of a slow model: first results come early, and
@@ -73,8 +72,8 @@ def _stream(
     args: argparse.Namespace, source: Source, done: Outcome, watch: Watch, waiting: deque[Labels]
 ) -> StreamRun:
     """Return the run over the source, which leaves the labels of each block in ``waiting``."""
-    state = example_state(done.model, done.columns.width, "float32", jax.random.key(0))
-    most = max(MOST_ROWS, CALLS * pieces.samples_per_call(state))
+    size = options.state_size(done.model, done.columns.width)
+    most = max(MOST_ROWS, CALLS * pieces.samples_per_call(size))
 
     def blocks(position: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         with options.reading(args.file):

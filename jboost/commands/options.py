@@ -3,7 +3,6 @@
 import argparse
 import csv
 import dataclasses
-import math
 import os
 import stat
 import sys
@@ -27,8 +26,8 @@ from jboost.commands.terminal import (
     whole_number,
 )
 from jboost.core import Learner
-from jboost.core.template import template
 from jboost.engine import cache
+from jboost.engine.start import size_at_start
 from jboost.files import sources
 from jboost.files.columns import Columns, DataError
 from jboost.wrappers.flags import Flags
@@ -240,11 +239,15 @@ def _identity(path: Path | str | int) -> tuple[object, ...] | None:
     return None
 
 
+def state_size(model: Learner, width: int) -> int:
+    """Return how many bytes the state of a model of ``width`` inputs takes."""
+    return size_at_start(model, width, "float32", jax.random.key(0) if model.needs_key else None)
+
+
 def refuse_huge(model: Learner, width: int) -> None:
     """Raise an error if a model of ``width`` inputs would not fit into memory."""
     with refusing(terminal.FAILED):  # a state that no machine should hold
-        state = template(model, width, "float32")
-    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+        size = state_size(model, width)
     try:
         memory = min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), limits.memory())
     except (AttributeError, OSError, ValueError):  # the system does not tell

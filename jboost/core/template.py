@@ -33,9 +33,11 @@ def template(model: Learner, num_features: int, dtype: str, key: Key = None) -> 
     >>> template(jb.SGD(0.1), 3, "float32").w.shape
     (3,)
     """
-    if key is None or jnp.ndim(key):  # any key will do, but its implementation may show in a state
+    if not model.needs_key:
+        key = None
+    elif key is None or jnp.ndim(key):  # any key will do; its implementation may show in a state
         key = jax.random.key(0, impl=None if key is None else jax.random.key_impl(key))
-    return _shapes_of_init(model, num_features, dtype, key if model.needs_key else None)
+    return _shapes_of_init(model, num_features, dtype, key)
 
 
 def size_of(model: Learner, state: State, key: Key, num_features: int | None = None) -> StateSize:

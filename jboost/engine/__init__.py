@@ -2,8 +2,10 @@
 
 `loop` has `fold`, through which every run goes: it takes a model, its state and rows. `plan`
 decides between one kernel and a plain scan, `pieces` cuts a stream so that one program serves every
-length, `layout` arranges model and state in memory, `kernel` tags and compiles, `cache` keeps
-programs between processes; `trailing` and `packing` are tools of these. May import from `core` to
+length, `layout` arranges model and state in memory, `kernel` tags and compiles, `cache` chooses
+the folder in which `kept` keeps whole programs between processes, by `descriptions` of what they
+depend on; `executables` makes bytes of a program, and the reverse. `trailing` and `packing` are
+tools of these. May import from `core` to
 `wrappers`: it lays models out in memory and must know their classes.
 """
 

@@ -36,16 +36,16 @@ KERNEL_LEVEL, QUICKEST_LEVEL = 2, 0
 # What a kernel may hold: element-wise operations, reductions, products, slices and control flow.
 # Sorting, scattering, linear algebra, callbacks and the like fail to compile there.
 _POSSIBLE = """
-    abs add add_any and argmax argmin atan2 bitcast_convert_type broadcast_in_dim cbrt ceil clamp
-    concatenate cond convert_element_type copy copy_p cos cosh cumlogsumexp cummax cummin cumprod
-    cumsum custom_jvp_call custom_vjp_call custom_vmap_call div dot_general dynamic_slice
-    dynamic_update_slice eq erf erf_inv exp exp2 expand_dims expm1 floor gather ge gt
-    integer_pow iota is_finite jit le log log1p logistic lt max min mul ne neg nextafter not
-    optimization_barrier or pad pjit pow random_bits random_fold_in random_seed random_unwrap
-    random_wrap reduce_and reduce_max reduce_min reduce_or reduce_precision reduce_prod reduce_sum
-    rem reshape rev round rsqrt scan select_n shift_left shift_right_arithmetic shift_right_logical
-    sign sin sinh slice split sqrt square squeeze stack stop_gradient sub tan tanh threefry2x32
-    transpose unstack while xla_metadata_value xor
+    abs add add_any and argmax argmin atan2 bitcast_convert_type broadcast_in_dim cbrt ceil
+    clamp concatenate cond convert_element_type copy copy_p cos cosh cumlogsumexp cummax cummin
+    cumprod cumsum custom_jvp_call custom_vjp_call custom_vmap_call div dot_general
+    dynamic_slice dynamic_update_slice eq erf erf_inv exp exp2 expand_dims expm1 floor gather ge
+    gt integer_pow iota is_finite jit le log log1p logistic lt max min mul ne neg nextafter not
+    optimization_barrier or pad pjit pow random_bits random_fold_in random_seed random_split
+    random_unwrap random_wrap reduce_and reduce_max reduce_min reduce_or reduce_precision
+    reduce_prod reduce_sum rem reshape rev round rsqrt scan select_n shift_left
+    shift_right_arithmetic shift_right_logical sign sin sinh slice split sqrt square squeeze
+    stack stop_gradient sub tan tanh threefry2x32 transpose unstack while xla_metadata_value xor
 """
 POSSIBLE = frozenset(_POSSIBLE.split())
 TAG = "xla_metadata_value"  # the operation that tags a call

@@ -1,4 +1,4 @@
-"""How a model and its state lie in memory while a run is compiled as one kernel.
+"""How a model and its state lie in memory while a run is compiled as one kernel, or in stages.
 
 A model is laid out on the way into the loop (:func:`lay_out`) and its state is put back on the way
 out (:func:`put_back`). Models never see the layout. Three things change.
@@ -23,7 +23,8 @@ Measured at XLA's level 3 with m = 20, one kernel, µs a step:
 (the paper's piecewise stream, r = 2).
 
 **Rows of large square matrices are whole vectors**, with zeros behind: a remainder would be worked
-on one number at a time (BNM-WU, r = 90: 46.7 instead of 40.7 µs).
+on one number at a time (BNM-WU, r = 90: 46.7 instead of 40.7 µs; auto, r = 8: 67 instead of 60).
+This holds in stages too.
 
 The engine's own classes take the place of the model's, inside pipelines and wrappers too. jit
 compares their fields, so each layout compiles a program of its own.
@@ -48,7 +49,8 @@ from jboost.engine import trailing
 from jboost.learners import PiecewiseLinear
 from jboost.learners.newton import CovarianceState, ForwardNewton, Newton, NewtonState, RootState
 
-VECTOR = 8  # float32 numbers that an instruction takes at once
+VECTOR = 8  # float32 numbers that an instruction takes at once,
+LONGEST_VECTOR = 16  # and that one of a product of a matrix and a vector does
 FEWEST = 5  # idle copies are added only from this many real ones on,
 LARGEST_IDLE = 2**11  # and only where the state of a copy has at most this many bytes
 # Random updates: below this, updating all copies at once is faster than skipping some.
@@ -84,16 +86,20 @@ class Layout(NamedTuple):
         return any(walk.order == "one by one" for walk in self.walks)
 
 
-def choose(model: Learner, state: State, *, kernel: bool) -> Layout:
-    """Return the best layout; boosters stay as they are where model and state do not match up."""
+def choose(model: Learner, state: State, *, kernel: bool, stages: bool = False) -> Layout:
+    """Return the best layout for one kernel, for stages that are kernels, or for neither.
+
+    Boosters stay as they are where model and state do not match up.
+    """
+    whole_vectors = kernel or stages
     boosters, states = _outermost(model, Boosted), _outermost(state, BoostedState)
     if len(boosters) != len(states) or any(state.t.ndim for state in states):
-        return Layout((), kernel)
+        return Layout((), whole_vectors)
     return Layout(
         tuple(
             _walk(booster, state, kernel) for booster, state in zip(boosters, states, strict=True)
         ),
-        kernel,
+        whole_vectors,
     )
 
 
@@ -279,7 +285,7 @@ def _with_whole_vectors(learner: Newton | ForwardNewton) -> Newton | ForwardNewt
 def _filled_up(state: NewtonState) -> NewtonState:
     def fill(matrix: Array) -> Array:
         columns = matrix.shape[-1]
-        beyond = 0 if columns <= LARGEST_SUM else -columns % VECTOR
+        beyond = 0 if columns <= LARGEST_SUM else -columns % LONGEST_VECTOR
         return jnp.pad(matrix, [(0, 0)] * (matrix.ndim - 1) + [(0, beyond)]) if beyond else matrix
 
     return _with_matrix(state, fill)

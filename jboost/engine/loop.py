@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -12,13 +11,8 @@ from jboost.core import Key, Learner, State
 from jboost.core.step import Info, Observe, Trace, over_time
 from jboost.engine import layout as layouts
 from jboost.engine import pieces
-from jboost.engine.kernel import (
-    in_form,
-    key_of,
-    key_words,
-    outermost,
-    programs,
-)
+from jboost.engine.kept import Kept, Question
+from jboost.engine.kernel import in_form, key_of, key_words, outermost, programs
 from jboost.engine.layout import Layout
 from jboost.engine.plan import (
     Form,
@@ -26,10 +20,11 @@ from jboost.engine.plan import (
     Plans,
     bytes_of,
     form_for,
+    impediment,
     inside_a_transformation,
     log,
-    look_at,
     objection,
+    planned,
 )
 
 _plans = Plans()
@@ -83,7 +78,8 @@ def begin(
     plan = _last = plan or plan_for(model, state, xs, ds, key, observe)
     log.debug("%s form: %s", plan.form, plan.reason)
     if plan.form != "kernel":  # a large state is changed in place, but not the caller's
-        state = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), state)
+        # Not by jnp.array, which compiles a program for each shape.
+        state = jax.device_put(state, may_alias=False)
     words, traces = key_words(key), []
     for x, d, chunks, n in pieces.cut(xs, ds, plan.rows):
         operands = (plan.form, plan.layout, model, state, x, d, chunks, *words, observe)
@@ -105,29 +101,36 @@ def plan_for(
     def make() -> Plan:
         rows = pieces.length(model, state, xs, ds, key, observe)
 
-        def trace(form: Form, layout: Layout) -> Any:
+        def problem(form: Form, layout: Layout) -> str | None:
             piece = (jax.ShapeDtypeStruct((rows, *a.shape[1:]), xs.dtype) for a in (xs, ds))
             operands = (model, state, *piece, np.int32(0), *key_words(key), observe)
-            return _programs[form].trace(form, layout, *operands)
+            asked = Question(impediment, (form, bytes_of(state)))
+            return _programs[form].answer(asked, form, layout, *operands)
 
-        return decide(model, state, pieces.platforms(xs), trace)._replace(rows=rows)
+        return decide(model, state, pieces.platforms(xs), problem)._replace(rows=rows)
 
     others = xs.dtype, xs.shape[1:], ds.shape[1:], key_words(key)[1]
     return _plans.get(observe, (model, state), others, make)
 
 
 def decide(
-    model: Learner, state: State, platforms: set[str], trace: Callable[[Form, Layout], Any]
+    model: Learner,
+    state: State,
+    platforms: set[str],
+    problem: Callable[[Form, Layout], str | None],
 ) -> Plan:
-    """Return the plan of a program; ``trace`` traces it in a form and a layout."""
+    """Return the plan of a program.
+
+    ``problem`` traces it in a form and a layout, and returns its :func:`impediment`.
+    """
     refusal, size = objection(platforms), bytes_of(state)
     if refusal is None:
         form = form_for(size)
-        layout = layouts.choose(model, state, kernel=form == "kernel")
-        plan = look_at(trace(form, layout), form, size, layout)
-        if plan.form != "plain":
-            return plan
-        refusal = plan.reason
+        kernel, stages = form == "kernel", form == "stages"
+        layout = layouts.choose(model, state, kernel=kernel, stages=stages)
+        refusal = problem(form, layout)
+        if refusal is None:
+            return planned(form, size, layout)
     return Plan("plain", refusal, layouts.choose(model, state, kernel=False))
 
 
@@ -168,13 +171,18 @@ def _fold(
     return (layouts.put_back(layout, state), trace), corners
 
 
-_STATIC: dict[str, Any] = {"static_argnames": ("form", "layout", "generator", "observe")}
-_DONATING: dict[str, Any] = _STATIC | {"donate_argnames": "state"}
+_STATIC = ("form", "layout", "generator", "observe")
 _inside = jax.jit(over_time, static_argnames="observe")
-_programs: dict[Form, Any] = {
-    "kernel": outermost(_fold, kernel=True, **_STATIC),
-    "stages": outermost(_fold, kernel=True, **_DONATING),
-    "plain": outermost(_fold, **_DONATING),
+
+
+def _kept(**settings: Any) -> Kept:
+    return Kept(outermost(_fold, static_argnames=_STATIC, **settings), _fold, _STATIC)
+
+
+_programs: dict[Form, Kept] = {
+    "kernel": _kept(kernel=True),
+    "stages": _kept(kernel=True, donate_argnames="state"),
+    "plain": _kept(donate_argnames="state"),
 }
 
 
@@ -200,7 +208,8 @@ def call(
         if refusal is not None:
             return Plan("plain", refusal)
         program = _calls[True].trace("kernel", f, operands, words, generator, observe)
-        return look_at(program, "kernel", size, Layout())
+        refusal = impediment(program, "kernel", size)
+        return Plan("plain", refusal) if refusal else planned("kernel", size, Layout())
 
     plan = _plans.get(observe, operands, (f, size, generator), make)
     kernel = plan.form == "kernel"

@@ -21,13 +21,11 @@ from jboost.core.numerics import Cleaned, already_cleaned, usable
 from jboost.core.products import LARGEST_SUM
 from jboost.core.rows import row_of
 from jboost.core.step import Observe, Trace, step
-from jboost.engine.plan import bytes_of
+from jboost.engine.plan import DIVIDED
 
 CHUNK = 32  # rows; a longer chunk wastes more at the end, a shorter one costs time at each start
 LONGEST = 65536  # rows of a piece
 LARGEST = 2**21  # bytes of the rows of a piece and of their trace
-# XLA divides work on arrays of this size between cores, which it cannot do inside a kernel.
-DIVIDED = 2**19  # bytes
 ALIGNMENT = 64  # bytes; a program reads an array of NumPy in place if it begins at a multiple
 
 
@@ -38,12 +36,13 @@ class PieceTrace(NamedTuple):
     n: int  # how many rows were run
 
 
-def samples_per_call(state: State) -> int:
+def samples_per_call(size: int) -> int:
     """Return how many samples take as long as one more call of a compiled loop.
 
-    Measured: a call takes 300 µs. A sample takes 0.15 µs and one pass over the state at 8 GB/s.
+    ``size`` is how many bytes the state takes. Measured: a call takes 300 µs. A sample takes
+    0.15 µs and one pass over the state at 8 GB/s.
     """
-    return int(300 / (0.15 + bytes_of(state) / 8000))
+    return int(300 / (0.15 + size / 8000))
 
 
 def length(
@@ -165,7 +164,7 @@ def _other_device(xs: Array | np.ndarray) -> Any:
 
 def platforms(xs: Array | np.ndarray) -> set[str]:
     """Return the kinds of devices that rows lie on, or will lie on."""
-    rows = xs if isinstance(xs, Array) else jnp.zeros(())
+    rows = xs if isinstance(xs, Array) else jax.device_put(np.zeros((), np.float32))
     return {device.platform for device in rows.devices()}
 
 

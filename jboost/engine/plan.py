@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 
 from jboost.core import State, checks
@@ -31,6 +31,9 @@ log = logging.getLogger("jboost.engine")
 LARGEST_KERNEL = 2**20  # bytes
 # The versions of JAX that the kernel tests passed with; a later one could abort the process.
 FIRST_TESTED, LAST_TESTED = (0, 10, 0), (0, 10, 2)
+# XLA divides work on a stack of matrices of this size between cores, whatever the options say; for
+# one matrix it does not. A kernel that holds such work fails to load.
+DIVIDED = 2**19  # bytes
 FEWEST_COLUMNS = 16  # of both factors of a product that is slow in a kernel
 MOST_PLANS = 256  # plans that are remembered
 
@@ -73,7 +76,12 @@ def inside_a_transformation(*arguments: Any) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in (_zero(), *jax.tree.leaves(arguments)))
 
 
-_zero = jax.jit(lambda: jnp.zeros(()))  # compiled, it costs a call 5 µs
+def _zero() -> Any:
+    # Not by jnp.zeros, which compiles a program: a process whose programs are kept compiles none.
+    return jax.device_put(_ZERO)
+
+
+_ZERO = np.zeros((), np.float32)
 
 
 def objection(platforms: set[str]) -> str | None:
@@ -95,20 +103,27 @@ def form_for(size: int) -> Form:
     return "kernel" if size <= LARGEST_KERNEL else "stages"
 
 
-def look_at(program: Any, form: Form, size: int, layout: Layout) -> Plan:
-    """Return the plan for a program that was traced in a form, or a plain one if that cannot be.
+def impediment(program: Any, form: Form, size: int) -> str | None:
+    """Return why a program that was traced in a form has to be a plain scan; None if it need not.
 
     ``size`` is how many bytes the program carries from step to step.
     """
     names = {*operations(program.jaxpr.jaxpr)}
     impossible = names - POSSIBLE
     if form == "stages" and TAG not in names:
-        return Plan("plain", f"a state of {size:,} bytes is more than one kernel is good for")
+        return f"a state of {size:,} bytes is more than one kernel is good for"
     if impossible:
-        reason = f"not known to compile as one kernel: {', '.join(sorted(impossible))}"
-        return Plan("plain", reason)
+        return f"not known to compile as one kernel: {', '.join(sorted(impossible))}"
     if any(_multiplies_matrices(program.jaxpr.jaxpr)):
-        return Plan("plain", "it multiplies matrices, which a kernel does slowly")
+        return "it multiplies matrices, which a kernel does slowly"
+    largest = max(_sizes_of_stacks(program.jaxpr.jaxpr), default=0)
+    if form == "kernel" and largest >= DIVIDED:
+        return f"XLA divides work on {largest:,} bytes, which a kernel cannot do"
+    return None
+
+
+def planned(form: Form, size: int, layout: Layout) -> Plan:
+    """Return the plan for a program that nothing keeps from its form."""
     if form == "stages":
         return Plan(form, f"a state of {size:,} bytes, and each stage a kernel", layout)
     return Plan(form, f"a state of {size:,} bytes in one kernel", layout)
@@ -123,6 +138,14 @@ def _multiplies_matrices(program: Any) -> Iterator[bool]:
             shape = equation.invars[0].aval.shape
             inner = math.prod(shape[axis] for axis in (*contracted, *batch))
             yield min(left, right) // inner >= FEWEST_COLUMNS
+
+
+def _sizes_of_stacks(program: Any) -> Iterator[int]:
+    """Yield the bytes of each stack of matrices that a program computes."""
+    for equation in equations(program):
+        for result in equation.outvars:
+            if getattr(result.aval, "ndim", 0) >= 3:
+                yield result.aval.size * result.aval.dtype.itemsize
 
 
 def bytes_of(state: State) -> int:

@@ -1,15 +1,13 @@
-"""What a forecaster needs of a file beside its inputs: times as numbers, known columns ahead."""
+"""What a forecaster needs to know of a file: how its times are numbers, which columns are known."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from jboost.files.columns import Columns, DataError, refuse_unknown
-from jboost.files.encoding import Encoded
 
 UNITS = {"seconds": 1_000_000, "minutes": 60_000_000, "hours": 3_600_000_000}  # microseconds
 UNITS |= {"days": 86_400_000_000}
@@ -42,6 +40,27 @@ class Timing(NamedTuple):
         since = (wall - np.datetime64(self.origin, "us")).astype(np.int64)
         return np.floor_divide(since + self.microseconds // 2, self.microseconds)
 
+    def latest(self, wall: np.ndarray, learned: np.ndarray, before: int | None) -> np.ndarray:
+        """Return, for each row, the time of the latest row that was learned until then.
+
+        ``before`` is that of the rows before, in microseconds since 1970. A row that is learned
+        without a time counts as one step later than the row before it.
+        """
+        latest, found = np.datetime64("NaT", "us"), np.empty(len(wall), "datetime64[us]")
+        if before is not None:
+            latest = np.datetime64(before, "us")
+        for row, at in enumerate(wall):
+            if learned[row]:
+                here = latest + np.timedelta64(self.microseconds, "us") if np.isnat(at) else at
+                latest = here if np.isnat(latest) else max(latest, here)
+            found[row] = latest
+        return found
+
+    def ahead(self, times: np.ndarray, horizon: int) -> np.ndarray:
+        """Return the times of the next H steps after each of some times, (n, H)."""
+        steps = np.arange(1, horizon + 1) * np.timedelta64(self.microseconds, "us")
+        return times[:, None] + steps[None, :]
+
 
 def columns_of(columns: Columns, names: Sequence[str], label: str) -> list[int]:
     """Return the numbers of the columns of x that some columns of a table become."""
@@ -56,50 +75,3 @@ def columns_of(columns: Columns, names: Sequence[str], label: str) -> list[int]:
             numbers += range(at, at + column.width)
         at += column.width
     return numbers
-
-
-def with_rows_ahead(
-    blocks: Iterable[Encoded], horizon: int, known: Sequence[int], timing: Timing | None
-) -> Iterator[Encoded]:
-    """Yield blocks whose x has the time first, then the inputs, then the known columns ahead.
-
-    With times, what is known of h steps ahead is that of the row at this time, else that of the
-    row h rows later; NaN where there is no such row. Where columns are known, a block waits for the
-    H rows after it.
-    """
-    waiting: deque[Encoded] = deque()
-    rows_behind = 0
-    for block in blocks:
-        waiting.append(block)
-        rows_behind += len(block.d)
-        while waiting and (not known or rows_behind - len(waiting[0].d) >= horizon):
-            rows_behind -= len(waiting[0].d)
-            yield _prepared(waiting, horizon, known, timing)
-    while waiting:
-        yield _prepared(waiting, horizon, known, timing)
-
-
-def _prepared(
-    waiting: deque[Encoded], horizon: int, known: Sequence[int], timing: Timing | None
-) -> Encoded:
-    """Take the first of the blocks, and return it with what the next blocks tell of its rows."""
-    x, d, labels = waiting.popleft()
-    columns = [x] if timing is None else [timing.numbers(_wall(labels.wall)), x]
-    if known:
-        later = np.concatenate([x[:, known], *(block.x[:, known] for block in waiting)])
-        index = np.arange(len(d))[:, None] + np.arange(1, horizon + 1)
-        found = index < len(later)
-        if timing is not None:
-            times = [labels.wall, *(block.labels.wall for block in waiting)]
-            slots = np.maximum.accumulate(timing.slots(np.concatenate([*map(_wall, times)])))
-            asked = slots[: len(d), None] + np.arange(1, horizon + 1)
-            index = np.searchsorted(slots, asked)
-            found = (index < len(slots)) & (slots[np.minimum(index, len(slots) - 1)] == asked)
-        values = later[np.minimum(index, len(later) - 1)]  # (n, H, k)
-        values = np.where(found[..., None], values, np.nan)
-        columns.append(np.moveaxis(values, 2, 1).reshape(len(d), -1))
-    return Encoded(np.column_stack(columns).astype(x.dtype), d, labels)
-
-
-def _wall(wall: np.ndarray | None) -> np.ndarray:
-    return np.zeros(0, "datetime64[us]") if wall is None else wall

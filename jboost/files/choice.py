@@ -13,7 +13,7 @@ from jboost.files import columns as table_columns
 from jboost.files import time_formats, times
 from jboost.files.columns import BUCKETS, Column, Columns, DataError, RawBlock, text_codes
 from jboost.files.numerals import PARTS, looks_like_a_number, reads_as_complex, reads_as_number
-from jboost.files.reader import Reader, advice, kind_of
+from jboost.files.reader import Reader, advice, kind_of, likely_kind, unread
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,7 @@ FEWEST_ROWS = 20  # with fewer, the number of different texts tells nothing of t
 MOST_PLACES = 64  # for the texts of a column, unless a user asks for more
 UNLIKE = 50, 0.5  # texts of which so many, and more than so many of all, differ name single rows
 
-_LIKE_A_DATE = re.compile(r"\d{2}.*[-/:. T].*\d{2}")
+_LIKE_A_DATE = re.compile(r"(?<![^\W_])\d{1,4}[-/:. ].*(?<![^\W_])\d{1,4}(?![^\W_])")
 
 
 class Wishes(NamedTuple):
@@ -57,6 +57,10 @@ def choose_columns(reader: Reader, target: str, wishes: Wishes) -> Columns:
     for name in names:
         if name in without and name != wishes.time:
             continue
+        held = sample.table.column(name).type
+        if likely_kind(held) is None and name != wishes.time and name not in wishes.category:
+            notes.append(f"{name} holds {unread(held)}, and is left out")
+            continue
         column = _column(name, sample, reader, wishes)
         if name == wishes.time:
             time = column
@@ -64,6 +68,10 @@ def choose_columns(reader: Reader, target: str, wishes: Wishes) -> Columns:
             notes.append(_unlike(name, sample))
         elif name not in without:
             inputs.append(column)
+    forms = {column.format for column in (*inputs, time) if column is not None}
+    if wishes.date_format is not None and wishes.date_format not in forms:
+        problem = f"{label}: no column holds dates like {wishes.date_format!r}"
+        raise DataError(problem, "correct --date-format, or leave it out")
     inputs = time_formats.joined(inputs, sample.table)
     if time is not None:
         time = next((c for c in inputs if time.name in c.parts), time)
@@ -125,7 +133,7 @@ def _column(name: str, sample: RawBlock, reader: Reader, wishes: Wishes) -> Colu
 def _check_target(target: str, sample: RawBlock, reader: Reader) -> None:
     """Refuse a target that holds no numbers."""
     values = sample.table.column(target)
-    kind = kind_of(target, values.type, reader.label)
+    kind = likely_kind(values.type)
     if kind == "category":
         few = len(values) - values.null_count < FEWEST_ROWS  # as a live feed begins
         likely = _share(values, _number_test(reader)) > 0.5
@@ -133,7 +141,8 @@ def _check_target(target: str, sample: RawBlock, reader: Reader) -> None:
             return
         _refuse_numbers(target, sample, reader.decimal, advice(True))
     if kind != "number":
-        holds = {"boolean": "true and false", "category": "text", "time": "times"}[kind]
+        called = {"boolean": "true and false", "category": "text", "time": "times"}
+        holds = unread(values.type) if kind is None else called[kind]
         problem = f"the target {target!r} must hold numbers, and holds {holds}"
         raise DataError(f"{reader.label}: {problem}")
 

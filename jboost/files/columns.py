@@ -6,7 +6,7 @@ their order.
 
 | kind     | the column holds           | it becomes                                              |
 |----------|----------------------------|---------------------------------------------------------|
-| number   | numbers                    | the same numbers                                        |
+| number   | numbers                    | the same numbers; of durations the seconds              |
 | boolean  | true, false                | 1, 0                                                    |
 | category | text                       | ``buckets`` columns: 1 in the place of the text, else 0 |
 | ordinal  | text with a declared order | the position of the text in that order: 0, 1, …         |

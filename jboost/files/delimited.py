@@ -6,6 +6,8 @@ field contains line ends.
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import csv
 import itertools
 from collections.abc import Generator, Iterator, Mapping
@@ -20,7 +22,7 @@ from jboost.files.columns import MOST_COLUMNS, Columns, DataError, RawBlock
 from jboost.files.dialect import DELIMITERS, TextFormat
 from jboost.files.encoding import BadRows
 from jboost.files.lines import Lines, Text
-from jboost.files.numerals import MISSING, numbers_in, plain, reads_as_number
+from jboost.files.numerals import MISSING, SHARES, numbers_in, plain, reads_as_number
 from jboost.files.reader import Reader, first_line, kinds_in
 
 if TYPE_CHECKING:
@@ -62,15 +64,19 @@ class Delimited(Reader):
         # Times stay as they are written: what they are is decided from the text.
         temporal = [f.name for f in block.table.schema if pa.types.is_temporal(f.type)]
         as_text = self._sampled(dict.fromkeys(temporal, "text")).table if temporal else block.table
-        columns = {}
+        columns, shares = {}, []
         for name, values in zip(self.names, block.table.columns, strict=True):
             # Arrow takes a column for text because of a number that it cannot read.
             values = as_text.column(name) if name in temporal else values
             numbers = self._numbers_in(values) if reader.holds_text(values.type) else None
             if name not in self._nameless or values.null_count < len(values):
                 columns[name] = values if numbers is None else numbers
+            if numbers is not None and any(sign in str(values[:1000]) for sign in SHARES):
+                shares.append(name)
         if empty := ", ".join(name for name in self.names if name not in columns):
             self.notes += (f"columns without a name and without values are left out: {empty}",)
+        if shares:
+            self.notes += (f"in {', '.join(shares)}, 5 % is read as 0.05",)
         return block._replace(table=pa.table(columns))
 
     def _sampled(self, kinds: Mapping[str, str] = {}) -> RawBlock:
@@ -116,30 +122,53 @@ class Delimited(Reader):
                 if not lines.has_rows():
                     raise DataError(f"{self.label} is empty")
                 line, _, rest = lines.text.partition(b"\n")
-                self.names = self.names or self._names(line.removesuffix(b"\r"))
+                below = rest.partition(b"\n")[0].removesuffix(b"\r")
+                self.names = self.names or self._names(line.removesuffix(b"\r"), below)
                 lines = lines._replace(number=2, text=rest) if self._header else lines
             if lines.has_rows():  # all lines of a block may be blank
                 yield lines
 
-    def _names(self, line: bytes) -> list[str]:
-        """Return the names of the columns, from the first line."""
+    def _names(self, line: bytes, below: bytes) -> list[str]:
+        """Return the names of the columns, from the first line and the line below it."""
         where, fields = f"{self.label}, line 1", self._fields(line, 1)
         if not self._header:
             return [str(i) for i in range(1, len(fields) + 1)]
+        if below.endswith(self._delimiter.encode()):  # of rows, and not of the header
+            with contextlib.suppress(DataError):
+                fields += [""] * (len(self._fields(below, 2)) == len(fields) + 1)
         names = [field.strip() or str(i) for i, field in enumerate(fields, start=1)]
         self._nameless = {name for name, f in zip(names, fields, strict=True) if not f.strip()}
         if all(map(reads_as_number, fields)):
             raise DataError(
                 f"{where} holds numbers where names are wanted; pass --no-header if it has none"
             )
+        if len(names) == 1 and names[0].startswith("#"):
+            begin = "a file begins with the names of its columns; delete what stands before them"
+            raise DataError(f"{where} is a remark, {names[0]!r:.60}; {begin}")
         for delimiter, called in DELIMITERS.items():
             if len(names) == 1 and delimiter in names[0]:
                 raise DataError(
                     f"{where} has one column, {names[0]!r:.60}; is {called} the delimiter? "
                     f"Pass --delimiter '{delimiter}'".replace("\t", r"\t")
                 )
+        names = self._different(names)
         table_columns.refuse_names(names, where)
         return names
+
+    def _different(self, names: list[str]) -> list[str]:
+        """Return names of which no two are alike: a second "a" becomes "a.1"."""
+        taken, again, found = {*names}, collections.Counter(), []
+        for name in names:
+            called, again[name] = name, again[name] + 1
+            while again[name] > 1 and called in taken:
+                called, again[name] = f"{name}.{again[name] - 1}", again[name] + 1
+            taken.add(called)
+            found.append(called)
+        renamed = [called for name, called in zip(names, found, strict=True) if name != called]
+        if renamed:
+            shown = ", ".join(renamed[:8]) + (", …" if len(renamed) > 8 else "")
+            self.notes += (f"columns with the name of one before them are called {shown}",)
+        return found
 
     def _fields(self, line: bytes, number: int) -> list[str]:
         """Return the fields of a line, as many as there are columns."""

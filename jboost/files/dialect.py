@@ -10,7 +10,8 @@ from jboost.files.lines import FIRST_BYTES, Text
 DELIMITERS = {"\t": "a tab", ";": "a semicolon", "|": "a bar", ",": "a comma", " ": "a space"}
 _QUOTED = re.compile(rb'"[^"]*"')
 ESCAPES = {r"\t": "\t", "tab": "\t", "space": " "}  # delimiters that are hard to type, by name
-_THOUSANDS = re.compile(rb"[-+]?[1-9]\d{0,2},\d{3}")
+_THOUSANDS = re.compile(rb"[-+]?[1-9]\d{0,2}[.,]\d{3}")
+_UNIT = rb'[^\w\s.,;|"(+-]{0,4}'  # the sign of a currency or of percent, in any encoding
 
 
 class TextFormat(NamedTuple):
@@ -62,11 +63,16 @@ def _has_decimal_commas(start: bytes, delimiter: str) -> bool:
 
     >>> [_has_decimal_commas(text, ";") for text in (b"1;2,5", b"1.5;2,5", b"1,500;2", b"a,b;1")]
     [True, False, False, False]
+    >>> [_has_decimal_commas(text, ";") for text in (b"1.234;2,5", b"1.234;1.234,5", b"2,5 %;x")]
+    [False, True, True]
     """
     if delimiter == "," or len(delimiter) != 1:
         return False
     sign = re.escape(delimiter.encode())
-    field = rb'(?:^|%b)"?([-+]?\d*[.,]\d+)"?(?=%b|\r?$)' % (sign, sign)
-    found = re.findall(field, start[:FIRST_BYTES], re.MULTILINE)
-    pointed = any(b"." in number for number in found)
-    return not pointed and any(not _THOUSANDS.fullmatch(number) for number in found)
+    number = rb"([-+]?\d*[.,]\d+|[-+]?\d{1,3}(?:\.\d{3})+,\d+)"
+    field = rb'(?:^|%b) ?"?%b ?%b ?%b"?(?=%b|\r?$)' % (sign, _UNIT, number, _UNIT, sign)
+    found = {*re.findall(field, start[:FIRST_BYTES], re.MULTILINE)}
+    both = any(b"." in number and b"," in number for number in found)  # as in 1.234,5
+    rest = {number for number in found if not (both and _THOUSANDS.fullmatch(number))}
+    pointed = any(b"." in number and b"," not in number for number in rest)
+    return not pointed and any(not _THOUSANDS.fullmatch(number) for number in rest)

@@ -7,7 +7,7 @@ has the same numbers wherever it is cut. A checkpoint keeps the places.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 CACHED_ROWS = 4096  # of which cycles are computed at once: their arrays fit in a cache
+DURATIONS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # how many of a unit make a second
 
 
 class BadRows:
@@ -76,6 +77,15 @@ class Encoded(NamedTuple):
     x: np.ndarray  # (n, width)
     d: np.ndarray  # (n,), NaN where there is no answer
     labels: Labels
+
+    def cut(self, start: int, stop: int) -> Encoded:
+        """Return some of the rows."""
+        return Encoded(self.x[start:stop], self.d[start:stop], self.labels.cut(start, stop))
+
+    def pieces(self, rows: int) -> Iterator[Encoded]:
+        """Yield the rows in pieces of at most so many."""
+        for row in range(0, len(self.d), rows):
+            yield self.cut(row, row + rows)
 
 
 class Encoder:
@@ -232,4 +242,10 @@ def _fill_cycles(x: np.ndarray, column: Column, found: times.Times) -> None:
 
 
 def _floats(values: pa.ChunkedArray) -> np.ndarray:
-    return values.cast(extras.need("pyarrow", "io").float64(), safe=False).to_numpy()
+    """Return numbers; durations in seconds."""
+    pa, scale = extras.need("pyarrow", "io"), 1.0
+    if pa.types.is_duration(values.type):
+        scale = DURATIONS[values.type.unit]
+        values = values.cast(pa.int64())
+    numbers = values.cast(pa.float64(), safe=False).to_numpy()
+    return numbers if scale == 1 else numbers / scale

@@ -70,10 +70,10 @@ class JsonLines(Reader):
         for name in self._names:
             values = [row.get(name) for row in self._first]
             values = [None if isinstance(v, str) and plain(v) in MISSING else v for v in values]
-            if all(v is None or isinstance(v, (dict, list)) for v in values) and any(values):
-                problem = f"{self.label}: the column {name!r} holds lists, which are no numbers"
-                raise DataError(problem, f"pass --drop {name}, or give each value a key")
-            if any(isinstance(v, (str, dict, list)) for v in values):
+            there = [v for v in values if v is not None]
+            if there and all(isinstance(v, (dict, list)) for v in there):
+                arrays[name] = pa.nulls(len(values), pa.list_(pa.null()))  # a type that is not read
+            elif any(isinstance(v, (str, dict, list)) for v in values):
                 arrays[name] = pa.array([v if v is None else _text(v) for v in values], pa.string())
             elif all(v is None or isinstance(v, bool) for v in values):
                 arrays[name] = pa.array(

@@ -27,6 +27,14 @@ from jboost.files.reader import LONGEST_ROW, first_line
 BLOCK_BYTES = 2**22  # of text, parsed at once
 FIRST_BYTES = 2**18  # of a file, at least, from which it is decided what its columns hold
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"  # how compressed files begin
+OTHERS = {  # how files begin that are not read, and what they are
+    b"PK\x03\x04": "a zip archive or a workbook; unpack it, or save its table as CSV",
+    b"ARROW1\0\0": "an Arrow file; write its table as Parquet",
+    b"BZh91AY": "compressed by bzip2; compress it by gzip or zstd instead",
+    b"\xfd7zXZ": "compressed by xz; compress it by gzip or zstd instead",
+    b"\x89HDF": "an HDF5 file; write its table as Parquet or CSV",
+    b"SQLite format 3": "a database; write its table as CSV",
+}
 ENDINGS = (".gz", ".zst", ".zstd")  # of their names
 MOST_LINES = 1000  # of a row: a quotation that goes on for longer was never opened
 
@@ -180,7 +188,7 @@ class Text:
             before = text[: error.start].split(b"\n")
             byte = f"byte 0x{text[error.start]:02x} at place {len(before[-1]) + 1}"
             problem = f"line {number + len(before) - 1} is not in {encoding.upper()} ({byte})"
-            advice = "pass --encoding, such as latin-1, or clean the file"
+            advice = "pass --encoding, such as cp1252 or latin-1, or clean the file"
             raise DataError(f"{self.label}, {problem}", advice) from None
 
     def _in_utf8(self, number: int, text: bytes) -> bytes:
@@ -214,6 +222,8 @@ class Text:
                 if start.startswith((b"\xff\xfe", b"\xfe\xff")):
                     raise DataError(f"{self.label} is in UTF-16; convert it to UTF-8")
                 before, zero, _ = start.partition(b"\0")
+                if kind := next((k for s, k in OTHERS.items() if start.startswith(s)), ""):
+                    raise DataError(f"{self.label} is {kind}")
                 if zero and not (self._tolerant and b"\n" in before):
                     line = before.count(b"\n") + 1
                     raise DataError(f"{self.label}, line {line} has a zero byte: this is no text")

@@ -26,16 +26,23 @@ _SIGNS = str.maketrans(
     | dict.fromkeys([*range(0x2060, 0x2070), 0xFEFF])
     | {"＋": "+", "﹢": "+", "．": ".", "，": ",", "ｅ": "e", "Ｅ": "e"}
 )
-# Groups of three digits: between no-break spaces, or between commas where these can mean nothing
-# else, since decimals or another comma follow.
-_GROUPED = re.compile(r"[-+]?\d{1,3}((\xa0\d{3})+(\.\d*)?|(,\d{3})+\.\d+|(,\d{3}){2,})$")
+# Groups of three digits: between no-break spaces or apostrophes, or between commas where these can
+# mean nothing else, since decimals or another comma follow.
+_GROUPED = re.compile(r"[-+]?\d{1,3}(([\xa0'’]\d{3})+(\.\d*)?|(,\d{3})+\.\d+|(,\d{3}){2,})$")
+_ONE_GROUP = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}$")  # or a number with three decimals
+CURRENCIES, SHARES = "$€£¥", {"%": 100.0, "‰": 1000.0}
+# A sign of a currency before or after a number, or of percent after it; or a number in brackets,
+# which accounts write for a negative one.
+_MONEY = re.compile(rf"([-+]?)[{CURRENCIES}]\s?(.+)|(.*\d\.?)\s?[{CURRENCIES}]")
+_MARKED = re.compile(rf"[{CURRENCIES}%‰(]")
+_SHARE, _NEGATIVE = re.compile(r"(.*\d\.?)\s?([%‰])"), re.compile(r"\(([^-+(].*)\)")
 # What to do with complex numbers.
 PARTS = "make the real and the imaginary parts columns of their own"
 _COMPLEX = re.compile(
     r"\(?[-+]?{0}\s?[-+]\s?{0}[ij]\)?$".replace("{0}", r"(\d+\.?\d*|\.\d+)(e[-+]?\d+)?")
 )
 # Between thousands, and around a number. Else they are not read: they may be part of a code.
-_SEPARATOR, _UNITS = re.compile(r"(?<=\d)[\s'’_.,](?=\d{3}(?!\d))"), "$€£¥%‰ \xa0"
+_SEPARATOR, _UNITS = re.compile(r"(?<=\d)[\s'’_.,](?=\d{3}(?!\d))"), f"{CURRENCIES}%‰ \xa0"
 
 
 def plain(text: str) -> str:
@@ -46,9 +53,10 @@ def plain(text: str) -> str:
 def number_of(text: str, decimal: str = ".") -> float | None:
     """The number that a text reads as, or None; ``decimal`` is the sign before decimals.
 
-    Digits and signs of any script are read, and no-break spaces between groups of three digits.
-    So are commas between them, or points where a comma stands before decimals, but not in a text
-    such as 1,234, which could also be a number with three decimals.
+    Digits and signs of any script are read, and no-break spaces and apostrophes between groups of
+    three digits. So are commas between them, but not in a text such as 1,234, which could also be a
+    number with three decimals; and points where a comma stands before decimals. The sign of a
+    currency is left out, 5 % is 0.05, and a number in brackets is negative.
 
     >>> number_of(" 1e3 "), number_of("−１２"), number_of("٣٫٥"), number_of("1\\xa0234")
     (1000.0, -12.0, 3.5, 1234.0)
@@ -58,15 +66,25 @@ def number_of(text: str, decimal: str = ".") -> float | None:
     (1.5, None, None)
     >>> number_of("2,308.6"), number_of("1.234,5", ","), number_of("1,234,567"), number_of("1,234")
     (2308.6, 1234.5, 1234567.0, None)
+    >>> number_of("1.234", ","), number_of("$1,234"), number_of("(1,234.50 €)"), number_of("5 %")
+    (1234.0, 1234.0, -1234.5, 0.05)
     """
-    text = plain(text)
+    text, whole, money = plain(text), 1.0, None
+    if _MARKED.search(text):
+        if negative := _NEGATIVE.fullmatch(text):
+            text, whole = negative[1].strip(), -1.0
+        if share := _SHARE.fullmatch(text):
+            text, whole = share[1], whole * SHARES[share[2]]
+        elif money := _MONEY.fullmatch(text):
+            text = (money[1] or "") + (money[2] or money[3])
     if decimal != ".":
         text = text.translate({ord("."): ",", ord(decimal): "."})
     text = text.replace("٫", ".")  # the Arabic decimal sign, which means nothing else
-    if _GROUPED.match(text):
-        text = text.replace("\xa0", "").replace(",", "")
+    # No money has three decimals, and a point is no sign before decimals where a comma is.
+    if _GROUPED.match(text) or ((money or decimal != ".") and _ONE_GROUP.match(text)):
+        text = re.sub("[\xa0'’,]", "", text)
     try:
-        return None if "_" in text else float(text)
+        return None if "_" in text else float(text) / whole
     except ValueError:
         return None
 

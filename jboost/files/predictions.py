@@ -92,7 +92,7 @@ class Predictions(contextlib.AbstractContextManager["Predictions"]):
         pa = extras.need("pyarrow", "io")
         numbers = np.arange(start + 1, start + 1 + len(targets))
         answers = pa.array(targets, mask=~np.isfinite(targets))
-        texts = [_as_text((labels or {})[name]) for name in self._labels]
+        texts = [as_text((labels or {})[name]) for name in self._labels]
         table = pa.table([numbers, *texts, answers, *estimates], names=self._columns)
         self._append(_json_lines(table) if self._json else _csv(table, texts))
 
@@ -111,7 +111,7 @@ class Predictions(contextlib.AbstractContextManager["Predictions"]):
         n, horizon = estimates[0].shape
         numbers = np.repeat(np.arange(start + 1, start + 1 + n), horizon)
         rows = pa.array(np.repeat(np.arange(n), horizon))
-        texts = [_as_text((labels or {})[name]).take(rows) for name in self._labels]
+        texts = [as_text((labels or {})[name]).take(rows) for name in self._labels]
         columns = [numbers, *texts, np.tile(np.arange(1, horizon + 1), n)]
         if times is not None:
             columns.append(pa.array(times_as_text(times.ravel())))
@@ -208,7 +208,7 @@ def times_as_text(times: np.ndarray) -> list[str | None]:
     return [None if text == "NaT" else str(text) for text in texts]
 
 
-def _as_text(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+def as_text(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     """Return labels as they are written: text without line ends."""
     pa, compute = extras.need("pyarrow", "io"), extras.need("pyarrow.compute", "io")
     texts = compute.cast(values, pa.string())

@@ -102,6 +102,21 @@ def holds_text(arrow_type: pa.DataType) -> bool:
 
 def kind_of(name: str, arrow_type: pa.DataType, label: str) -> str:
     """Return what a column of an Arrow type holds."""
+    kind = likely_kind(arrow_type)
+    if kind is None:
+        raise DataError(f"{label}: the column {name!r} holds {unread(arrow_type)}", "drop it")
+    return kind
+
+
+def unread(arrow_type: pa.DataType) -> str:
+    """Return, for a sentence, what a column holds that is not read."""
+    types = extras.need("pyarrow.types", "io")
+    lists = types.is_nested(arrow_type)
+    return f"{'lists' if lists else arrow_type}, which are neither numbers, texts nor times"
+
+
+def likely_kind(arrow_type: pa.DataType) -> str | None:
+    """Return what a column of an Arrow type holds, None if it is nothing that is read."""
     types = extras.need("pyarrow.types", "io")
     if types.is_dictionary(arrow_type):
         arrow_type = arrow_type.value_type
@@ -109,11 +124,9 @@ def kind_of(name: str, arrow_type: pa.DataType, label: str) -> str:
         return "boolean"
     if holds_text(arrow_type):
         return "category"
-    if types.is_temporal(arrow_type) and not types.is_duration(arrow_type):
-        return "time"
-    # The null type is that of a column whose values are all missing so far.
-    numeric = (types.is_integer, types.is_floating, types.is_decimal, types.is_null)
+    # The null type is that of a column whose values are all missing so far; a duration is seconds.
+    numeric = (types.is_integer, types.is_floating, types.is_decimal, types.is_null,
+               types.is_duration)  # fmt: skip
     if any(test(arrow_type) for test in numeric):
         return "number"
-    problem = f"{arrow_type}, which is neither number, text nor time"
-    raise DataError(f"{label}: the column {name!r} holds {problem}; drop it")
+    return "time" if types.is_temporal(arrow_type) and not types.is_interval(arrow_type) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -228,7 +229,9 @@ def _times(name: str, values: list[Any], place_of: PlaceOf) -> pa.Array:
 def _numbers(name: str, values: list[Any], place_of: PlaceOf) -> np.ndarray:
     numbers = np.full(len(values), np.nan)
     for i, value in enumerate(values):
-        if hasattr(value, "__float__"):
+        if isinstance(value, (datetime.timedelta, np.timedelta64)):
+            numbers[i] = np.timedelta64(value) / np.timedelta64(1, "s")  # NaN for NaT
+        elif hasattr(value, "__float__"):
             try:
                 numbers[i] = float(value)
             except OverflowError:  # as in a file, a number beyond any float is infinite

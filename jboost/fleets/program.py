@@ -14,6 +14,7 @@ from jboost.engine.kernel import key_words
 from jboost.engine.loop import plan_for
 from jboost.engine.packing import Packing
 from jboost.engine.pieces import aligned, samples_per_call
+from jboost.engine.plan import bytes_of
 from jboost.fleets import blocks, loops
 from jboost.fleets.streams import Streams
 from jboost.fleets.versions import Change, put
@@ -40,7 +41,7 @@ class Program:
         xs, ds = jax.device_put(tuple(jnp.zeros(shape, dtype) for shape in shapes), devices[0])
         plan = plan_for(model, example, xs, ds, key, None)
         loop = "rounds" if schedule == "rounds" else plan.form
-        self._call_cost = samples_per_call(example)  # in samples
+        self._call_cost = samples_per_call(bytes_of(example))  # in samples
         self.spec = loops.FleetSpec(Packing.of(example), loop, devices, generator)
         self.width = self.spec.packing.width
         self._start: np.ndarray | None = None  # the words that every stream starts with

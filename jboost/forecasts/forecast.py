@@ -1,6 +1,6 @@
 """Forecast: the next H answers of a stream, at every row, learned online."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,26 +10,18 @@ from jax.typing import ArrayLike
 from jboost.core import DType, Key, Learner, Number, Sample, State, checks, model, static
 from jboost.core.learner import instance
 from jboost.core.numerics import dtype_of
-from jboost.core.products import matvec
-from jboost.forecasts import bands, by_learner, mix, ring, rows, seasons, shared
-from jboost.forecasts.by_learner import METHODS, Origin
+from jboost.forecasts import bands, mix, ring, rows, seasons
+from jboost.forecasts.by_learner import METHODS
 from jboost.forecasts.columns import checked_columns
+from jboost.forecasts.experts import LAGS, MEMORIES, NAIVE, Experts
 from jboost.forecasts.rows import Inputs, Layout, Position
 from jboost.forecasts.seasons import RATES, Cycle
 from jboost.forecasts.state import ForecastState
 from jboost.forecasts.units import TARGETS, TWINS, Now, situations, twins, unit_of
-from jboost.learners.newton import Newton
-from jboost.transforms.calendar import Calendar
+from jboost.transforms.calendar import ELAPSED, Calendar
 from jboost.transforms.past import Past
 
-LAGS = 6  # how many of the latest answers are inputs
-MEMORIES = (3.0, 12.0, 48.0)  # rows over which the latest answers are compared with the usual ones
-WAVES = (6, 3)  # of the short and of the long cycle, that are inputs
-# Zeros fill up the inputs of the least squares to a multiple of this. So no program has to
-# fill up the rows of their matrices, and all programs add up products in the same order.
-EVEN = 8
 LONGEST = 2**20  # rows: a state of more would fill the memory
-NAIVE = ("usual answer", "long table", "last value", "short season ago", "long season ago")
 
 
 @model
@@ -55,18 +47,21 @@ class Forecast(Learner):
     and week where ``calendar`` names a column of times. Then the step that a row stands at is its
     time divided by ``step``. Steps without a row are filled with their forecasts, and a row that is
     not later than the row before it is left out. If the column of times is also known in advance,
-    h counts rows, whatever their times.
+    h counts rows, whatever their times. With ``Calendar(column, cycles=("elapsed",))`` the column
+    says how many steps have passed, and nothing of day and week: the number of the row will do.
 
     A row without an answer is left out: it changes nothing, and its forecast is that of the row
-    before. A missing input counts as at the row before. ``repeats`` count as one. Several targets
-    are refused: make a forecaster of each.
+    before. Without a column of times the next row then takes its place, so that seasons slip: let
+    a column count the rows. A missing input counts as at the row before. ``repeats`` count as one.
+    Several targets are refused: make a forecaster of each.
 
     Args:
       learner: any learner; None for least squares.
       horizon: H, at least 1.
       known: the numbers of columns that are known H rows in advance. x has H further columns for
         each: :func:`jboost.forecasts.with_known` appends them.
-      calendar: which column holds times, and how they are counted; its cycles are not used.
+      calendar: which column holds times, and how they are counted. With the one cycle "elapsed"
+        seasons are found in the answers; its other cycles are not used.
       step: how many units of the calendar lie between rows.
       method: "direct", "recursive" or "mix", which has both: see :mod:`.by_learner`.
       coverage: the part of the answers that is to lie inside the intervals, in (0, 1).
@@ -126,23 +121,15 @@ class Forecast(Learner):
     @property
     def experts(self) -> tuple[str, ...]:
         """The names of the estimates that are mixed."""
-        if self.learner is None and self.method == "direct":
-            return ("least squares", "least squares of logarithms", *NAIVE)
-        methods = (
-            (by_learner.DIRECT, by_learner.RECURSIVE)
-            if self.method == by_learner.MIX
-            else (self.method,)
-        )
-        return (*methods, *NAIVE)
+        return self._experts.names
 
     @property
     def _past(self) -> Past:
         return Past(LAGS, 2, self.longest)
 
     @property
-    def _squares(self) -> Newton:
-        # A smaller ridge or a larger cap lets rarely seen inputs wind up.
-        return Newton(self.forgetting, ridge=1.0, max_variance=10.0)
+    def _experts(self) -> Experts:
+        return Experts(self.horizon, self.learner, self.method, self.forgetting)
 
     @property
     def _layout(self) -> Layout:
@@ -151,7 +138,10 @@ class Forecast(Learner):
 
     @property
     def _cycles(self) -> tuple[Cycle, Cycle] | None:
-        return None if self.calendar is None else seasons.cycles_of(self.calendar, self.step)
+        """The cycles of the clock; None where seasons are found in the answers."""
+        if self.calendar is None or self.calendar.cycles == (ELAPSED,):
+            return None
+        return seasons.cycles_of(self.calendar, self.step)
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> ForecastState:
         H, k, dtype = self.horizon, len(self.known), dtype_of(dtype)
@@ -161,15 +151,7 @@ class Forecast(Learner):
         if cycles is not None:
             slots = cycles[0].slots * seasons.KINDS, cycles[1].slots
         k -= self.calendar is not None and not self.by_time  # times are no inputs
-        seen = LAGS + len(MEMORIES) + r + 2 * sum(WAVES)
-        width = 1 + 2 * H + LAGS + seen + r + 2 * WAVES[0]
-        shared_state = learner_state = ()
-        if self.learner is None and self.method == "direct":
-            shared_state = shared.start(self._squares, TWINS, width + -width % EVEN, H, dtype)
-        else:
-            widths = seen, len(NAIVE) - 2 + k
-            learner = self.learner or self._squares
-            learner_state = by_learner.start(learner, self.method, widths, H, dtype, key)
+        shared, learner = self._experts.start(r, k, dtype, key)
         return ForecastState(
             past=self._past.init(r, dtype),
             inputs=rows.INPUTS.init(r, dtype),
@@ -185,9 +167,9 @@ class Forecast(Learner):
             kinds=jnp.zeros(seasons.DAYS, jnp.int32),
             usual=jnp.zeros(LAGS, dtype),
             fading=jnp.zeros((TWINS, len(MEMORIES)), dtype),
-            situation=self._squares.init(3 + 2 * k, dtype),
-            shared=shared_state,
-            learner=learner_state,
+            situation=self._experts.squares.init(3 + 2 * k, dtype),
+            shared=shared,
+            learner=learner,
             estimates=ring.empty(H, (H, len(self.experts) + 2), dtype),
             at=none,
             valid=jnp.zeros(H, bool),
@@ -229,11 +211,11 @@ class Forecast(Learner):
         position = rows.by_count(layout, periods, state.number - 1, state.x.dtype)
         if self.calendar is not None and self._cycles is not None:
             x = jnp.where(jnp.arange(len(state.x)) == self.calendar.column, state.time, 0)
-            row = jnp.concatenate([x, ahead.ravel()]), state.time - self.step, state.kinds
-            calendar = (layout, self.calendar, self.step, self._cycles)
-            position = rows.by_calendar(*calendar, *row, self.longest)
+            row = jnp.concatenate([x, ahead.ravel()]), state.time - self.step
+            clock = self._cycles, state.kinds, self.longest
+            position = rows.by_calendar(layout, self.calendar, self.step, *row, *clock)
         now = Now(inputs, state.short, state.long, state.targets)
-        return mix.mixed(state.mix, self._estimates(state, position, now)[0])
+        return mix.mixed(state.mix, self._experts.estimates(state, position, now)[0])
 
     def interval(self, state: ForecastState, ahead: ArrayLike | None = None) -> tuple[Array, Array]:
         """Return (low, high) for the next H answers, each (H,); ``ahead`` as in `forecast`."""
@@ -267,13 +249,16 @@ class Forecast(Learner):
     def _caught_up(self, state: ForecastState, sample: Sample) -> tuple[ForecastState, Position]:
         """Return where a row stands, and the state with the steps before it filled."""
         cycles, dtype = self._cycles, state.x.dtype
-        if self.calendar is None or cycles is None:
-            periods = seasons.found_periods(state.past)
+        periods = seasons.found_periods(state.past)
+        if self.calendar is None:
             return state, rows.by_count(self._layout, periods, state.number, dtype)
-        begun, kinds = state.number > 0, seasons.kinds_of_days(state.unlike)
-        calendar = (self._layout, self.calendar, self.step, cycles)
-        position = rows.by_calendar(*calendar, sample.raw, state.time, kinds, self.longest)
-        position = position._replace(gap=jnp.where(begun, position.gap, 1))
+        row = self._layout, self.calendar, self.step, sample.raw, state.time
+        if cycles is None:
+            position = rows.by_elapsed(*row, periods, state.number)
+        else:
+            kinds = seasons.kinds_of_days(state.unlike)
+            position = rows.by_calendar(*row, cycles, kinds, self.longest)
+        position = position._replace(gap=jnp.where(state.begun, position.gap, 1))
         if not self.by_time:
             return state, position
         lost = jnp.maximum(position.gap - 1, 0)
@@ -283,6 +268,7 @@ class Forecast(Learner):
         )
         caught_up = state._replace(
             past=past,
+            number=state.number + lost if cycles is None else state.number,
             usual=ring.filled(state.usual, state.forecast, lost),
             at=ring.advanced(state.at, lost, self.horizon),
             valid=ring.aged(state.valid, lost),
@@ -309,7 +295,7 @@ class Forecast(Learner):
         d = sample.d
         inputs = rows.inputs(self._layout, state.inputs, state.x, sample.raw)
         short, long = state.short, state.long
-        if self.calendar is None:
+        if self._cycles is None:
             short, long = map(seasons.for_period, (short, long), position.periods)
         targets = TARGETS.after(state.targets, twins(d[None], unit_of(state.targets))[:, 0])
         return Now(inputs, short, long, targets)
@@ -319,7 +305,7 @@ class Forecast(Learner):
     ) -> ForecastState:
         """Return the state after the answer of a row, without the forecast of the next."""
         d, dtype = sample.d, sample.d.dtype
-        begun = state.number > 0
+        begun = state.begun
         last = jnp.where(begun, state.past.answers[0], d)
         here = [slots[:1] for slots in position.slots]
         of_day = seasons.looked_up(now.short, here[0], last)
@@ -334,15 +320,8 @@ class Forecast(Learner):
         earlier = ring.by_age(state.estimates, state.at)
         counts = state.valid & sample.good
         experts, forecast, h = earlier[:, :-2], earlier[:, -2], earlier[:, -1]
-        e = now.scaled(d[None]) - now.scaled(earlier[:, -len(NAIVE) - 2])  # (TWINS, H)
-        shared_state, learner_state = state.shared, state.learner
-        if shared_state != ():
-            shared_state = shared.answered(shared_state, state.at, e, counts)
-        else:
-            learner = self.learner or self._squares
-            learner_state = by_learner.answered(
-                learner, learner_state, state.at, e[0], counts, sample
-            )
+        expected = earlier[:, -len(NAIVE) - 2]
+        shared, learner = self._experts.answered(state, sample, now, expected, counts)
         difference = scaled[:, :1] - scaled[:, 1:]
         return state._replace(
             past=self._past.learn(state.past, sample),
@@ -359,9 +338,9 @@ class Forecast(Learner):
             kinds=seasons.kinds_of_days(state.unlike),  # by the rows before, as in `_caught_up`
             usual=jnp.concatenate([usual, state.usual[:-1]]),
             fading=state.fading + (difference - state.fading) / jnp.array([MEMORIES], dtype),
-            situation=self._squares.learn(state.situation, of_row),
-            shared=shared_state,
-            learner=learner_state,
+            situation=self._experts.squares.learn(state.situation, of_row),
+            shared=shared,
+            learner=learner,
             mix=mix.after(state.mix, experts, d, counts),
             bands=bands.after(state.bands, self.coverage, d - forecast, h, counts),
         )
@@ -370,69 +349,19 @@ class Forecast(Learner):
         self, state: ForecastState, sample: Sample, position: Position, now: Now
     ) -> ForecastState:
         """Return the state after a row, with the forecast that is made at it."""
-        experts, question = self._estimates(state, position, now)
-        forecast = mix.mixed(state.mix, experts)
-        entry = jnp.column_stack([experts, forecast, bands.half_widths(state.bands)])
+        estimates, question = self._experts.estimates(state, position, now)
+        forecast = mix.mixed(state.mix, estimates)
+        entry = jnp.column_stack([estimates, forecast, bands.half_widths(state.bands)])
         at = ring.advanced(state.at, jnp.ones_like(state.at), self.horizon)
-        shared_state, learner_state = state.shared, state.learner
-        if question.z is not None:
-            shared_state = shared.remembered(self._squares, shared_state, at, question.z, sample)
-        if question.origin is not None and question.targets is not None:
-            waiting = at, question.origin, question.targets, sample.good
-            learner_state = by_learner.remembered(learner_state, *waiting)
+        shared, learner = self._experts.remembered(state, at, question, sample)
         return state._replace(
-            shared=shared_state,
-            learner=learner_state,
+            shared=shared,
+            learner=learner,
             estimates=ring.pushed(state.estimates, at, entry, sample.good),
             at=at,
             valid=jnp.concatenate([jnp.ones(1, bool), state.valid[:-1]]),
             forecast=forecast,
         )
-
-    def _estimates(
-        self, state: ForecastState, position: Position, now: Now
-    ) -> tuple[Array, "_Question"]:
-        """Return what each expert says of the next H answers, (H, experts), and what it saw."""
-        last = state.past.answers[0]
-        of_day = seasons.looked_up(state.short, position.slots[0][1:], last)
-        by_table = seasons.looked_up(state.long, position.slots[1][1:], of_day)
-        x = situations(now.scaled(by_table)[0], now.scaled(of_day)[0], now.inputs.ahead)
-        difference = now.targets.frame[1][0] * matvec(x, state.situation.w)
-        usual = state.clipped(by_table + difference)
-        ahead = jnp.arange(1, self.horizon + 1, dtype=jnp.int32)
-        ago = [seasons.a_season_before(state.past, p, ahead, last) for p in position.periods]
-
-        lags, in_units = now.scaled(state.past.answers[:LAGS]), now.scaled(usual)
-        waves = [seasons.waves(phase, n) for phase, n in zip(position.phases, WAVES, strict=True)]
-        others = jnp.concatenate([now.inputs.x, *waves])
-        if state.shared != ():
-            differences = lags - now.scaled(state.usual)
-            of_answers = now.scaled(by_table), in_units, lags, differences, state.fading
-            of_row = jnp.concatenate([jnp.ones_like(last)[None], others, now.inputs.x**2])
-            products = differences[:, :1] * waves[0][None]
-            z = jnp.concatenate([*of_answers, jnp.stack([of_row] * TWINS), products], axis=1)
-            z = jnp.pad(z, [(0, 0), (0, -z.shape[1] % EVEN)])
-            learned = [*now.unscaled(in_units + shared.estimates(state.shared, z))]
-            question = _Question(z=z)
-        else:
-            origin = Origin(lags[0], state.fading[0], others)
-            seasonal = [now.scaled(values)[0] for values in ago]
-            targets = jnp.stack([in_units[0], *seasonal, *now.inputs.ahead], axis=1)
-            seen = origin, targets, in_units[0], jnp.array(MEMORIES, last.dtype)
-            learner = self.learner or self._squares
-            found = by_learner.estimates(learner, state.learner, *seen)
-            learned = [now.unscaled(jnp.stack([y, y]))[0] for y in found]
-            question = _Question(origin=origin, targets=targets)
-        naive = usual, by_table, jnp.full_like(usual, 1) * last, *ago
-        return jnp.stack([*map(state.clipped, learned), *naive], axis=1), question
-
-
-class _Question(NamedTuple):
-    """What the learners saw of a row, which waits for the answers."""
-
-    z: Array | None = None  # the inputs of the least squares
-    origin: Origin | None = None  # the inputs of a learner, at the row
-    targets: Array | None = None  # and at the rows that follow
 
 
 def _checked_step(name: str, value: object) -> float:

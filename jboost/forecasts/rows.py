@@ -14,6 +14,8 @@ from jboost.transforms.calendar import Calendar
 from jboost.transforms.scale import Scale, Units
 
 INPUTS = Scale()
+# A count of rows may begin again at 0 after so many: float32 counts no farther than 2^24.
+COUNTED = 2**22
 
 
 class Inputs(NamedTuple):
@@ -77,18 +79,17 @@ def known_columns(layout: Layout, units: Units, scaled: Array, ahead: Array) -> 
 
 
 def by_calendar(
-    layout: Layout, calendar: Calendar, step: float, cycles: tuple[Cycle, Cycle],
-    raw: Array, before: Array, kinds: Array, longest: int,
+    layout: Layout, calendar: Calendar, step: float, raw: Array, before: Array,
+    cycles: tuple[Cycle, Cycle], kinds: Array, longest: int,
 ) -> Position:  # fmt: skip
     """Return the position of a row that has a time.
 
     ``before`` is the time of the row before, and ``kinds`` are the kinds of the weekdays.
     """
     x, ahead = layout.split(raw)
-    t = x[calendar.column]
-    t = jnp.where(usable(t), cleaned(t, x.dtype), before + step)
+    t = _time(x, calendar, before + step)
     times = t + step * jnp.arange(layout.horizon + 1, dtype=x.dtype)
-    gap = jnp.clip(jnp.round((t - before) / step), -1e6, 1e6).astype(jnp.int32)
+    gap = _steps(t - before, step)
     if calendar.column in layout.known:
         later = ahead[layout.known.index(calendar.column)]
         later = jnp.where(usable(later), cleaned(later, x.dtype), times[1:])
@@ -115,3 +116,32 @@ def by_count(
         for numbers_of, period in zip(slots, periods, strict=True)
     )
     return Position(number.astype(dtype), jnp.ones((), jnp.int32), slots, periods, phases)  # type: ignore[arg-type]
+
+
+def by_elapsed(
+    layout: Layout, calendar: Calendar, step: float, raw: Array, before: Array,
+    periods: tuple[Array, Array], number: Array,
+) -> Position:  # fmt: skip
+    """Return the position of a row whose time tells how many steps have passed, and no more.
+
+    ``before`` is the time of the row before, and ``number`` its number.
+    """
+    x, _ = layout.split(raw)
+    t = _time(x, calendar, before + step)
+    half = COUNTED / 2 * step
+    gap = _steps(jnp.remainder(t - before + half, COUNTED * step) - half, step)
+    counted = (number > 0) & (calendar.column not in layout.known)
+    gap = jnp.where(counted, gap, 1)
+    position = by_count(layout, periods, number + jnp.maximum(gap - 1, 0), x.dtype)
+    return position._replace(time=t, gap=gap)
+
+
+def _time(x: Array, calendar: Calendar, otherwise: Array) -> Array:
+    """Return the time of a row; ``otherwise`` where it is missing."""
+    t = x[calendar.column]
+    return jnp.where(usable(t), cleaned(t, x.dtype), otherwise)
+
+
+def _steps(difference: Array, step: float) -> Array:
+    """Return how many steps there are in a difference of times, int32."""
+    return jnp.clip(jnp.round(difference / step), -1e6, 1e6).astype(jnp.int32)

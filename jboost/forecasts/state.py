@@ -24,7 +24,7 @@ class ForecastState(NamedTuple):
     targets: Units  # of the answers, as they are and as logarithms
     x: Array  # the inputs of the latest row, in these units, (r,)
     time: Array  # of the latest row
-    number: Array  # of the latest row, int32
+    number: Array  # how many rows there were, and steps that a count of rows left out, int32
     low: Array  # the smallest answer
     high: Array  # the largest answer
     short: Table  # the usual answers of the short cycle
@@ -42,6 +42,11 @@ class ForecastState(NamedTuple):
     mix: MixState  # of the experts, for each horizon
     bands: BandsState  # the usual sizes of the errors
     forecast: Array  # of the next H answers, (H,)
+
+    @property
+    def begun(self) -> Array:
+        """Whether any row was learned."""
+        return self.past.samples > 0
 
     def clipped(self, values: Array) -> Array:
         """Return estimates that lie little outside of the range of the answers so far."""

@@ -14,6 +14,7 @@ from jboost.core.products import (
     entry,
     matvec,
     minus_square,
+    multiplied_late,
     symmetric_column,
     symmetric_matvec,
     vecmat,
@@ -120,11 +121,12 @@ class LeastSquares(Learner):
         """Return the state after Potter's square-root form of the paper's eq. `w_rls`."""
         w, T, turn = state
         f = matvec(T, x)  # before the cap, as in `leverage`: the compiler computes it once for both
-        k = vecmat(f, T)
+        k = None if multiplied_late(T) else vecmat(f, T)
         if self.max_variance is not None:
             c = entry(T, turn)
             a_c = self._excess(dot(c, c), learned)
             w, T, f, k = where_needed(a_c > 0, self._capped_root, (w, T, f, k), c, a_c, turn)
+        k = vecmat(f, T) if k is None else k
         g, alpha = _gain(lam, beta, dot(f, f))
         a = g / (1 + jnp.sqrt(beta / alpha))
         w = w + (g * (d - dot(w, x))) * k[: w.shape[0]]
@@ -132,16 +134,19 @@ class LeastSquares(Learner):
         return RootState(w, grow * T - (grow * a * f)[:, None] * k[None, :], turn)
 
     def _capped_root(
-        self, state: tuple[Array, Array, Array, Array], c: Array, a_c: Array, turn: Array
-    ) -> tuple[Array, Array, Array, Array]:
-        """Return w, T − a_c c cᵀT, which caps the variance of one coefficient, T x and TᵀT x."""
+        self, state: tuple[Array, Array, Array, Array | None], c: Array, a_c: Array, turn: Array
+    ) -> tuple[Array, Array, Array, Array | None]:
+        """Return w, T − a_c c cᵀT, which caps the variance of one coefficient, T x and TᵀT x.
+
+        The last is None where it was not computed.
+        """
         w, T, f, k = state
         k_c = vecmat(c, T)
         if self.shrink:
             w = w - (_covariances_gain(a_c, dot(c, c)) * entry(w, turn)) * k_c[: w.shape[0]]
         a_f = a_c * dot(c, f)
         f = f - a_f * c
-        k = k - (a_f + a_c * dot(c, f)) * k_c
+        k = None if k is None else k - (a_f + a_c * dot(c, f)) * k_c
         return w, T - (a_c * c)[:, None] * k_c[None, :], f, k
 
     def _covariance(

@@ -77,14 +77,17 @@ class Horizons:
         return self.inside / np.where(self.bounded > 0, self.bounded, np.nan)
 
     def add(self, block: Block, slots: np.ndarray | None = None) -> None:
-        """Count a block; ``slots`` are the numbers of the steps at which its rows are."""
+        """Count a block; ``slots`` are the numbers of the steps at which its rows are.
+
+        Without them each row is a step.
+        """
         d, due = block.targets.astype(np.float64), block.due
         if due is None:
             raise TypeError("the block is of a model that does not forecast")
         due = due.astype(np.float64)
         learned = block.scored & ~block.skipped
         if slots is None:
-            slots = self.rows + np.cumsum(learned) - 1
+            slots = block.start + np.arange(len(d))
         elif learned.any():
             self._count_steps(slots[learned])
         seen = (np.append(self._slots, slots[learned]), np.append(self._values, d[learned]))

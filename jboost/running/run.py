@@ -19,8 +19,8 @@ from jboost.core.squared_errors import mean_squared_error
 from jboost.core.step import Observe, Trace, pairs
 from jboost.core.template import template
 from jboost.engine import fold
-from jboost.engine.kernel import quickly
 from jboost.engine.plan import inside_a_transformation
+from jboost.engine.start import start
 from jboost.wrappers.targets import Separate, Targets, targets
 
 
@@ -115,15 +115,9 @@ def initial(
     """Return the state before any data; ``traced`` is as for :func:`jboost.engine.fold`."""
     if traced is None:
         traced = inside_a_transformation(model, key)
-    init = _init if traced else _compiled_init
-    return init(model, num_features, np.dtype(dtype), key)
-
-
-def _init(model: Learner, num_features: int, dtype: DTypeLike, key: Key) -> State:
-    return model.init(num_features, dtype, key=key)
-
-
-_compiled_init = quickly(_init, static_argnames=("num_features", "dtype"))
+    if traced:
+        return model.init(num_features, np.dtype(dtype), key=key)
+    return start(model, num_features, dtype, key)
 
 
 def refuse_several(model: Learner, answers: Array | np.ndarray) -> None:

@@ -117,11 +117,14 @@ class Member(NamedTuple):
         assert self.columns is not None
         gaps = self.missing == "impute"
         found = numbers(self.columns, rows, self.dtype, gaps=gaps, plain=self.plain)
-        timing = Timing.of(self.columns) if self.width > self.columns.width else None
-        if timing is None or found.wall is None:
+        if not isinstance(self.model, Forecast) or self.model.calendar is None:
             return found
-        x = np.column_stack([timing.numbers(found.wall), found.x]).astype(self.dtype)
-        return found._replace(x=x)
+        timing = Timing.of(self.columns)
+        # Rows are not counted here: only those with an answer are learned.
+        times = np.full(len(found.x), np.nan)
+        if timing is not None and found.wall is not None:
+            times = timing.numbers(found.wall)
+        return found._replace(x=np.column_stack([times, found.x]).astype(self.dtype))
 
     def keys(self, rows: Sequence[Features]) -> list[str]:
         """Return the keys of rows; none where there is one stream."""

@@ -26,7 +26,7 @@ from jboost.engine.kernel import key_of, key_words, one_kernel, programs
 from jboost.engine.layout import Layout, lay_out
 from jboost.engine.loop import plan_for, watched
 from jboost.engine.pieces import samples_per_call
-from jboost.engine.plan import Plan
+from jboost.engine.plan import Plan, bytes_of
 from jboost.sweeps.devices import COPIED, SPLIT, Device, Resources, on_each, sharding_of
 from jboost.sweeps.grid import RESERVED
 
@@ -187,7 +187,7 @@ class Job:
             arrays += [xs, ds]  # under vmap every run has its own copy of its stream
         most = LARGEST_TRACES // sum(math.prod(a.shape) * a.dtype.itemsize for a in arrays)
         if on_cpu:
-            samples = CALLS * samples_per_call(state)
+            samples = CALLS * samples_per_call(bytes_of(state))
             most = min(most, samples // xs.shape[0] * len(spec.devices))
         return max(most, 1)
 

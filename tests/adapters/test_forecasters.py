@@ -19,9 +19,10 @@ def test_river_gets_the_numbers_of_a_run():
     forecaster = OnlineForecaster(3, longest=16, known=["b"])
     for (a, b), answer in zip(x, y, strict=True):
         forecaster.learn_one(answer, {"a": a, "b": b, "text": "left out"})
-    model = jb.Forecast(horizon=3, longest=16, known=(1,))
-    xs = with_known(x, [1], 3)
-    xs[:, 2:] = np.nan  # while learning, nothing of the rows to come is known
+    counter = jb.Calendar(0, cycles=("elapsed",))
+    model = jb.Forecast(horizon=3, longest=16, known=(2,), calendar=counter)
+    xs = with_known(np.column_stack([np.arange(80), x]), [2], 3)
+    xs[:, 3:] = np.nan  # while learning, nothing of the rows to come is known
     state, trace = jb.run(model, xs.astype(np.float32), y.astype(np.float32))
     assert forecaster.forecast(3) == trace.prediction[-1].tolist()
     ahead = [{"b": value} for value in (1.0, -1.0, 0.5)]
@@ -31,6 +32,34 @@ def test_river_gets_the_numbers_of_a_run():
         forecaster.forecast(4)
     with pytest.raises(ValueError, match="known must be features of the first row"):
         OnlineForecaster(3, known=["c"]).learn_one(1.0, {"a": 1.0})
+
+
+def test_a_row_without_an_answer_is_a_step_for_river():
+    forecaster = OnlineForecaster(6, longest=12)
+    rng = np.random.default_rng(1)
+    for t in range(300):
+        missing = rng.random() < 0.2 and t < 290
+        forecaster.learn_one((None if t % 2 else np.nan) if missing else float(t % 5))
+    assert [round(y) for y in forecaster.forecast(5)] == [0, 1, 2, 3, 4]
+    forecaster.learn_one(None)
+    forecaster.learn_one(np.nan)
+    # The next row is the third after the latest answer; beyond H the last forecast holds on.
+    assert [round(y) for y in forecaster.forecast(6)] == [2, 3, 4, 0, 0, 0]
+
+
+def test_a_row_without_an_answer_is_a_step_for_sktime():
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("sktime")
+
+    from jboost.adapters.sktime import OnlineForecaster as Forecaster
+
+    y = pd.Series(np.arange(300) % 5, dtype=float)
+    missing = np.random.default_rng(1).random(300) < 0.2
+    y[missing & (y.index < 290)] = np.nan
+    forecaster = Forecaster(horizon=6, longest=12).fit(y)
+    assert [round(v) for v in forecaster.predict([1, 2, 5])] == [0, 1, 4]
+    forecaster.update(pd.Series([np.nan, np.nan], index=[300, 301]))
+    assert [round(v) for v in forecaster.predict([1, 2])] == [2, 3]
 
 
 def test_rivers_evaluation_takes_it_and_finds_it_better_than_holt_winters():

@@ -204,7 +204,7 @@ def test_notebooks_show_models_runs_and_tables() -> None:
     [
         (object(), "<object object at"),
         ([1.0, 2.0], r"\[1.0, 2.0\], of the type list: convert the column, or drop it"),
-        (datetime.timedelta(1), "of the type Timedelta: convert"),
+        (pd.Period("2024-01", "M"), "of the type Period: convert"),
         (1 + 2j, "make the real and the imaginary parts columns of their own"),
     ],
 )
@@ -221,9 +221,10 @@ def test_scikit_learn_names_a_column_that_can_become_no_numbers(value: Any, said
         sklearn.OnlineRegressor("newton").fit(bad.assign(a="x"), y)
 
 
-def test_scikit_learn_takes_objects_that_are_dates_or_lack_a_value() -> None:
+def test_scikit_learn_takes_objects_that_are_dates_or_lack_a_value_and_durations() -> None:
     days = [(START + datetime.timedelta(days=i)).date() for i in range(30)]
     lacking = np.array([1.0, 2, pd.NA] * 10, object)
-    X = pd.DataFrame({"day": np.array(days, object), "n": lacking})
+    lasted = [datetime.timedelta(seconds=i) for i in range(30)]
+    X = pd.DataFrame({"day": np.array(days, object), "n": lacking, "lasted": lasted})
     made = sklearn.OnlineRegressor("newton").fit(X, np.arange(30.0))
-    assert [column.kind for column in made.columns_.inputs] == ["time", "number"]
+    assert [column.kind for column in made.columns_.inputs] == ["time", "number", "number"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import chex
 import numpy as np
 import pytest
 
@@ -99,13 +100,70 @@ def test_known_columns_come_from_the_rows_that_follow(folder: Path, capsys: Any)
     content = checkpoint.read("k.run")
     model, rows = content.model, lines()
     assert isinstance(model, jb.Forecast) and model.known == (20,)
-    plan = np.array([[float(row.split(",")[1])] for row in rows[ROWS:]])
+    assert content.position == ROWS - H  # the last rows wait for what is known after them
     assert main(["forecast", "k.run", "future.csv"]) == 0
     printed = [line.split(",") for line in capsys.readouterr().out.splitlines()[1:]]
-    expected = np.asarray(model.forecast(content.state, plan))
-    np.testing.assert_allclose([float(row[2]) for row in printed], expected, rtol=1e-6)
+    # It is what a run says that has the rows to come in its file.
+    future = Path("future.csv").read_text().splitlines()[1:]
+    Path("both.csv").write_text("\n".join(["when,plan,y", *rows[:ROWS], *future]) + "\n")
+    assert main(["run", "both.csv", *RUN, "--known", "plan", "--predictions", "both.out"]) == 0
+    expected = forecasts("both.out")[1][(ROWS - 1) * H : ROWS * H]
+    assert [row[:2] for row in printed] == expected[:, [2, 3]].tolist()
+    of_both = expected[:, 4].astype(float)
+    np.testing.assert_allclose([float(row[2]) for row in printed], of_both, rtol=1e-5)
+    # Rows without an answer have the forecast of the last row, for the same times.
+    last = forecasts("both.out")[1][-H:]
+    assert last[:, [3, 4]].tolist() == expected[:, [3, 4]].tolist()
+    capsys.readouterr()
     assert main(["forecast", "k.run", "one.csv"]) == 3
     assert "has none of the 4 rows after the last row" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("time", [True, False])
+def test_a_run_that_is_appended_to_learns_what_was_known(folder: Path, time: bool, capsys: Any):
+    """Rows at the end of a file learn once more what is known of the first rows of the next."""
+    parts = {"all": lines()[:ROWS], "one": lines()[:250], "two": lines()[250:252]}
+    parts |= {"three": lines()[252:ROWS]}
+    for name, rows in parts.items():
+        rows = ["when,plan,y", *rows]
+        if not time:
+            rows = [row.partition(",")[2] for row in rows]
+        Path(f"{name}.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    run = ["--target", "y", "--horizon", str(H), "--known", "plan", "--intervals", "0.8"]
+    run += ["--time", "when"] if time else []
+    words = ["--checkpoint", "all.run", "--predictions", "all.out"]
+    assert main(["run", "all.csv", *run, *words]) == 0
+    whole = capsys.readouterr().out
+    words = ["--checkpoint", "k.run", "--predictions", "k.out"]
+    assert main(["run", "one.csv", *run, *words]) == 0
+    assert forecasts("k.out")[1].shape[0] == 250 * H
+    assert main(["run", "two.csv", *words, "--append"]) == 0
+    capsys.readouterr()
+    assert main(["run", "three.csv", *words, "--append"]) == 0
+    assert capsys.readouterr().out == whole
+    assert Path("k.out").read_bytes() == Path("all.out").read_bytes()
+    ours, theirs = (checkpoint.read(name) for name in ("k.run", "all.run"))
+    assert ours.position == theirs.position == ROWS - H
+    chex.assert_trees_all_equal(ours.state, theirs.state)
+    assert main(["run", "two.csv", *run, "--checkpoint", "short.run"]) == 0
+    assert "no row is followed by 4 others" in capsys.readouterr().err
+    assert not Path("short.run").exists()
+
+
+def test_rows_without_an_answer_count_as_steps(folder: Path, capsys: Any) -> None:
+    """Without a column of times too: seasons do not slip, and lags are what they say."""
+    rows = [row.rpartition(",") for row in lines()[:ROWS]]
+    rng = np.random.default_rng(5)
+    some = [b"" if rng.random() < 0.3 else b"1" for _ in rows]
+    texts = [f"{y if there else ''}" for (_, _, y), there in zip(rows, some, strict=True)]
+    Path("gaps.csv").write_text("\n".join(["i,y", *(f"0,{y}" for y in texts)]) + "\n")
+    words = ["--target", "y", "--horizon", str(H), "--predictions", "gaps.out"]
+    assert main(["run", "gaps.csv", *words, "--checkpoint", "gaps.run"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    ours, last = (float(line.split()[-4]) for line in shown[1:3])
+    assert ours < 0.6 * last  # a season of four rows
+    content = checkpoint.read("gaps.run")
+    assert int(content.state.number) == max(i for i, y in enumerate(texts) if y) + 1
 
 
 def test_wrong_words_are_one_sentence(folder: Path, capsys: Any) -> None:

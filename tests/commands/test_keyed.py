@@ -249,7 +249,7 @@ def test_strange_keys_lose_nothing_that_was_learned(folder, capsys):
     strange = {
         "row 3 of u.parquet has no 'sensor'": pa.array(["s1", "s2", None]),
         "the column 'sensor' must be text": pa.array([0.5, 1.5, 2.5]),
-        "neither number, text nor time": pa.array([[1], [2], [3]]),
+        "neither numbers, texts nor times": pa.array([[1], [2], [3]]),
     }
     for message, keys in strange.items():
         pq.write_table(table(3).set_column(0, "sensor", keys), "u.parquet")

@@ -230,3 +230,12 @@ def test_plans_are_bounded_and_let_go_of_what_a_user_observed(monkeypatch):
     jax.clear_caches()
     gc.collect()
     assert reference() is None
+
+
+def test_work_that_xla_divides_between_cores_is_no_kernel():
+    """A stack of covariances of 648 kB: as one kernel it would fail to load."""
+    model = jb.bnm_wu(m=5, target_mse=0.1, forgetting=0.99, ridge=1.0)
+    xs, ds = np.ones((3, 180), np.float32), np.ones(3, np.float32)
+    plan = loop.plan_for(model, model.init(180), xs, ds, None)
+    assert plan.form == "plain" and "divides" in plan.reason
+    assert np.isfinite(jb.run(model, xs, ds)[1].prediction).all()

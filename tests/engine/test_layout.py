@@ -127,7 +127,7 @@ def test_a_state_spread_and_gathered_is_itself():
 def test_rows_of_large_matrices_are_filled_up_and_cut_again(storage):
     """Also where a learner starts anew inside the loop."""
     layout = Layout((), whole_vectors=True)
-    for r, filled in ((32, 32), (33, 40), (40, 40)):
+    for r, filled in ((32, 32), (33, 48), (48, 48)):
         model = jb.OnChange(jb.Newton(0.99, storage=storage))
         state = model.init(r)
         wide_model, wide = layouts.lay_out(layout, model, state)

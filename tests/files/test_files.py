@@ -174,7 +174,9 @@ def test_reordered_columns_are_matched_by_name(tmp_path: Path) -> None:
         (GOOD.encode("utf-16"), "UTF-16; convert it"),
         (b"\x89PNG\r\n\0\0abc", "line 2 has a zero byte: this is no text"),
         ("1,2,3\n4,5,6\n", "line 1 holds numbers where names are wanted; pass --no-header"),
-        ("a,b,a,y\n1,2,3,4\n", "line 1 has two columns called 'a'"),
+        ("# of station 5\na,y\n1,2\n", "line 1 is a remark, '# of station 5'; a file begins with"),
+        (b"PK\3\4rest", "is a zip archive or a workbook; .* save its table as CSV"),
+        (b"ARROW1\0\0rest", "is an Arrow file; write its table as Parquet"),
         ("a,b\n1,2\n", "no column 'y'; it has 'a', 'b'"),
         ("a,Y\n1,2\n", r"no column 'y'; did you mean 'Y'\?"),
         ("y\n1\n", "no column besides the target"),
@@ -356,8 +358,25 @@ def test_types_of_a_parquet_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="'exact' holds text, and numbers were learned from it"):
         list(sources.read(path, columns=source.columns))
     pq.write_table(pa.table(table | {"exact": [[1], [2]]}), path)
-    with pytest.raises(DataError, match=r"'exact' holds list.*neither number, text nor time"):
-        sources.read(path, "y")
+    with pytest.raises(DataError, match=r"'exact' holds lists, .*neither numbers, texts nor times"):
+        list(sources.read(path, columns=source.columns))
+    columns = sources.read(path, "y").columns
+    assert [column.name for column in columns.inputs] == ["small", "truth", "word"]
+    assert "exact holds lists, which are neither numbers, texts nor times, and is left out" in (
+        columns.notes
+    )
+
+
+def test_durations_are_seconds(tmp_path: Path) -> None:
+    wait = np.array([1500, 250, "NaT"], "timedelta64[ms]")
+    table = {"wait": wait, "y": [1.0, 2.0, 3.0]}
+    for unit in ("ms", "us"):
+        typed = pa.table(table | {"wait": pa.array(wait).cast(pa.duration(unit))})
+        pq.write_table(typed, tmp_path / "data.parquet")
+        for data in (tmp_path / "data.parquet", typed, typed.to_pylist()):
+            np.testing.assert_array_equal(
+                joined(sources.read(data, "y"))[0][:, 0], [1.5, 0.25, np.nan]
+            )
 
 
 def test_the_script_that_measures_reads_every_row(tmp_path: Path, monkeypatch: Any) -> None:
@@ -387,3 +406,19 @@ def test_standard_input_is_handed_on_as_it_comes(monkeypatch: Any) -> None:
         pipe.close()
         assert next(blocks)[0].tolist() == [[7.0]]
         assert next(blocks, None) is None
+
+
+def test_names_that_are_there_twice_are_changed_and_said(tmp_path: Path) -> None:
+    source = sources.read(write(tmp_path, "a,b,a,a.1,a,y\n1,2,3,4,5,6\n"), "y")
+    assert source.columns.names == ["a", "b", "a.2", "a.1", "a.4"]
+    said = "columns with the name of one before them are called a.2, a.4"
+    assert source.columns.notes == (said,)
+    np.testing.assert_array_equal(joined(source)[0], [[1, 2, 3, 4, 5]])
+
+
+def test_rows_may_end_with_a_delimiter_that_the_header_lacks(tmp_path: Path) -> None:
+    source = sources.read(write(tmp_path, "a,b,y\n1,2,3,\n4,5,6,\n"), "y")
+    np.testing.assert_array_equal(joined(source)[0], [[1, 2], [4, 5]])
+    assert "columns without a name and without values are left out: 4" in source.columns.notes
+    with pytest.raises(DataError, match="line 2 has 4 fields where the header has 3"):
+        sources.read(write(tmp_path, "a,b,y\n1,2,3,4\n4,5,6,7\n"), "y")

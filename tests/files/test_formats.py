@@ -79,9 +79,13 @@ def test_objects_inside_json_have_columns_with_a_dot(tmp_path: Path) -> None:
     assert source.columns.names == ["pump.flow", "pump.motor.rpm"]
     nan = np.nan
     np.testing.assert_array_equal(joined(source), [[1, 10, 3], [nan, nan, nan], [nan, nan, 5]])
-    path.write_text('{"a": [1, 2], "y": 1}\n' * 3)
-    with pytest.raises(DataError, match=r"'a' holds lists, .*; pass --drop a, or give each"):
-        sources.read(path, "y")
+    path.write_text('{"a": [1, 2], "b": 5, "c": [], "y": 1}\n' * 3)
+    source = sources.read(path, "y")
+    assert source.columns.names == ["b"] and joined(source).tolist() == [[5, 1]] * 3
+    assert all("holds lists, which are neither" in note for note in source.columns.notes)
+    assert sources.read(path, "y", drop=["a", "c"]).columns.notes == ()
+    with pytest.raises(DataError, match="the target 'a' must hold numbers, and holds lists"):
+        sources.read(path, "a")
 
 
 @pytest.mark.parametrize(

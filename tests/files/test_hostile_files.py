@@ -169,7 +169,7 @@ HARMFUL: dict[str, tuple[Any, str | None]] = {
     "blank lines": (lambda: b"a,y\n" + b"\n" * 2**24, "a header, in line 1, and no rows"),
     "many columns, one wrong": (lambda: wide("c{}", "1,"), "the target 'y' must hold numbers"),
     "many columns, one short": (lambda: wide("c{}", "1,")[:-2] + b"1\n1\n", "line 4 has 1 fiel"),
-    "many columns, all alike": (lambda: wide("c", "1,"), "two columns called 'c'"),
+    "many columns, all alike": (lambda: wide("c", "1,"), "the target 'y' must hold numbers"),
     "many columns, no target": (lambda: wide("yy{}", "1,").replace(b",y\n", b",z\n"), "no column"),
     "many columns of text": (lambda: wide("c{}", "t,", 2_000)[:-2] + b"1\n", None),
     "a zip of nothing much": (lambda: gzip.compress(bytes(2**26)), "line 1 has a zero byte"),
@@ -214,7 +214,7 @@ HARMFUL: dict[str, tuple[Any, str | None]] = {
                                   y=np.zeros(1_000)), None),
     "one long text, again and again": (repeated, None),
     "two columns of one name": (lambda: two_of_one_name(), "has two columns called 'a'"),
-    "lists": (lambda: packed(a=[[1.0], [2.0]], y=[1.0, 2.0]), "neither number, text nor time"),
+    "lists": (lambda: packed(a=[[1.0], [2.0]], y=[1.0, 2.0]), "no column besides"),
 }  # fmt: skip
 
 

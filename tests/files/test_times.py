@@ -196,6 +196,8 @@ def test_an_unclear_order_asks_for_the_format(tmp_path: Path) -> None:
     text = "when;y\n03/05/2012;1\n01/05/2012;2\n02/05/2012;3\n"
     with pytest.raises(DataError, match="unclear order; pass --date-format '%d/%m/%Y' or"):
         read(tmp_path, text)
+    with pytest.raises(DataError, match="no column holds dates like '%Y'; correct --date-format"):
+        read(tmp_path, text.replace("/", "x"), date_format="%Y")
     source = read(tmp_path, text, date_format="%d/%m/%Y")
     (block,) = source.labelled(0)
     assert str(block.labels.instants[0])[:10] == "2012-05-03"

@@ -11,6 +11,7 @@ import pytest
 import jboost as jb
 from jboost.engine.packing import Packing
 from jboost.engine.pieces import samples_per_call
+from jboost.engine.plan import bytes_of
 from jboost.fleets import blocks, loops
 from jboost.fleets.averages import average
 from jboost.fleets.fleet import Fleet
@@ -358,7 +359,7 @@ def test_calls_hold_all_rows_and_waste_little(call):
 
 def test_large_states_are_padded_less():
     model = jb.bnm_wu(20, target_mse=0.2, forgetting=0.99, ridge=0.1)
-    small, large = (samples_per_call(model.init(r)) for r in (3, 90))
+    small, large = (samples_per_call(bytes_of(model.init(r))) for r in (3, 90))
     assert (
         loops.compiled_lengths(100, small) == [256]
         and loops.compiled_lengths(100, large) == [16] * 7

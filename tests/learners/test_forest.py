@@ -86,6 +86,10 @@ def histograms(rng, nodes=3, bins=7, columns=4):
     return np.concatenate([sums, counts[..., None]], axis=-1)
 
 
+def by_bin(many):
+    return jnp.moveaxis(jnp.asarray(many), 1, 0)
+
+
 @pytest.mark.parametrize(("least", "missing"), [(0.0, True), (8.0, True), (8.0, False)])
 def test_the_best_split_is_the_best_of_all(x64, least, missing):
     rng = np.random.default_rng(1)
@@ -94,7 +98,7 @@ def test_the_best_split_is_the_best_of_all(x64, least, missing):
         if not missing:
             many[:, 0] = 0
             many[..., 2] = many[:, :, :1, 2]  # all columns count the same rows
-        found = splits.best_splits(jnp.asarray(many), jnp.asarray(3.0), jnp.asarray(least))
+        found = splits.best_splits(by_bin(many), jnp.asarray(3.0), jnp.asarray(least))
         for node, histogram in enumerate(many):
             total, gains = histogram[:, 0].sum(axis=0), {}
             for number, column, right in itertools.product(range(7), range(4), range(2)):
@@ -115,7 +119,7 @@ def test_the_best_split_is_the_best_of_all(x64, least, missing):
 
 def test_rows_that_no_split_may_part_stay_together():
     for histogram in (np.zeros((1, 7, 4, 3)), np.ones((1, 7, 4, 3))):
-        found = splits.best_splits(jnp.asarray(histogram), jnp.asarray(3.0), jnp.asarray(8.0))
+        found = splits.best_splits(by_bin(histogram), jnp.asarray(3.0), jnp.asarray(8.0))
         assert float(found.gain[0]) == 0 and int(found.bin[0]) == 6
         np.testing.assert_array_equal(found.sums[0, 1], np.zeros(3))
 

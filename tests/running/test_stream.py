@@ -93,7 +93,7 @@ jax.monitoring.register_event_duration_secs_listener(
 
 def programs() -> int:
     """How many programs the engine has compiled for small models."""
-    return sum(program._cache_size() for program in loop._programs.values())
+    return sum(program.count() for program in loop._programs.values())
 
 
 @pytest.mark.parametrize("compiled_as", ["auto", "plain"])

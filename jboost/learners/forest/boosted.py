@@ -28,11 +28,11 @@ from jboost.core import (
     static,
 )  # fmt: skip
 from jboost.core.numerics import dtype_of, usable
-from jboost.core.places import at, put_rows, rows
+from jboost.core.places import at, put_rows
 from jboost.core.surroundings import stage
 from jboost.learners.forest.bins import bins_of, edges_of
 from jboost.learners.forest.columns import drawn_columns
-from jboost.learners.forest.histograms import with_rows
+from jboost.learners.forest.histograms import DOUBLINGS, with_rows
 from jboost.learners.forest.memory import Growth, Ring, Schedule
 from jboost.learners.forest.splits import best_splits
 from jboost.learners.forest.trees import (
@@ -49,7 +49,6 @@ START = 32  # rows before the first tree is grown
 LONGEST_WAIT = 2048  # rows between two times at which columns are cut; at first it doubles
 TURNS = 16  # steps in which all columns are cut
 HEAVIEST = 10.0  # the most that a row may weigh
-DOUBLINGS = 2  # the splits of so many doublings of a node are searched at once
 FADING = 0.95  # of the gains of the columns, from tree to tree
 DEEPEST, MOST_BINS = 8, 256  # leaves and bins are kept as bytes
 
@@ -296,7 +295,10 @@ class BoostedTrees(Learner):
         residual = rows.target - state.mean - fitted
         sums = jnp.stack([w * residual, w * old, w], axis=-1)
         number = node.astype(jnp.int32) - (_nodes(growth.level) - 1)  # among those of the level
-        histogram = with_rows(growth.histogram, number, ring.bins, start, growth.columns, sums)
+        count = jnp.where(grows, jnp.minimum(size, state.schedule.filled - start), 0)
+        histogram = with_rows(
+            growth.histogram, number, ring.bins, start, count, growth.columns, sums
+        )
         place = jnp.where(grows, start + size, start)
         growth = growth._replace(histogram=histogram, place=place)
         all_seen = grows & (place >= state.schedule.filled)
@@ -307,12 +309,12 @@ class BoostedTrees(Learner):
         growth, turn, dtype = state.growth, state.growth.turn, state.mean.dtype
         settings = self.rate, self.keep, self.ridge, self.least
         rate, keep, ridge, least = (jnp.asarray(setting, dtype) for setting in settings)
-        together = min(2**DOUBLINGS, 2 ** (self.depth - 1))
+        together = growth.histogram.shape[2]
 
         def split(i: Array, carry: tuple[Trees, Array]) -> tuple[Trees, Array]:
             tree, gains = carry
+            best = best_splits(at(growth.histogram, i), ridge, least)
             i = i * together
-            best = best_splits(rows(growth.histogram, i, together), ridge, least)
             column = at(growth.columns, best.column)
             edge = at(state.edges, column, jnp.clip(best.bin - 1, 0, self.bins - 3))
             threshold = jnp.where(best.bin > 0, edge, ABSENT)
@@ -329,8 +331,7 @@ class BoostedTrees(Learner):
             return tree, gains + jnp.sum(jnp.where(chosen, best.gain[:, None], 0), axis=0)
 
         def clear(i: Array, histogram: Array) -> Array:
-            empty = jnp.zeros((together, *histogram.shape[1:]), dtype)
-            return put_rows(histogram, empty, i * together)
+            return put_rows(histogram, jnp.zeros((1, *histogram.shape[1:]), dtype), i)
 
         count = jnp.where(splits, jnp.maximum(_nodes(growth.level) >> DOUBLINGS, 1), 0)
         tree, gains = jax.lax.fori_loop(0, count, split, (growth.tree, state.gains))

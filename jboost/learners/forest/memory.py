@@ -8,6 +8,7 @@ from jax import Array
 from jax.typing import DTypeLike
 
 from jboost.core import places
+from jboost.learners.forest import histograms
 from jboost.learners.forest.trees import Trees
 
 
@@ -57,7 +58,7 @@ class Growth(NamedTuple):
     """The tree that is being grown, and how far its growth has come; all 0 at the start."""
 
     tree: Trees  # its nodes so far
-    histogram: Array  # of the nodes of this level, (2^(D−1), bins, columns, 3); see `best_splits`
+    histogram: Array  # of the nodes of this level; see `histograms` and `best_splits`
     columns: Array  # the columns of x that the tree may look at
     level: Array  # the depth of the nodes whose histograms are being filled
     place: Array  # the first place in the ring that was not yet looked at on this level
@@ -67,7 +68,7 @@ class Growth(NamedTuple):
     @classmethod
     def zeros(cls, depth: int, bins: int, columns: int, dtype: DTypeLike) -> "Growth":
         zero = jnp.zeros((), jnp.int32)
-        histogram = jnp.zeros((2 ** (depth - 1), bins, columns, 3), dtype)
+        histogram = histograms.empty(depth, bins, columns, dtype)
         tree = Trees.zeros(depth=depth, dtype=dtype)
         return cls(tree, histogram, jnp.arange(columns, dtype=jnp.int32), zero, zero, zero, zero)
 

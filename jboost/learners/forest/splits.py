@@ -28,17 +28,19 @@ def best_splits(histograms: Array, ridge: Array, least: Array) -> Split:
         gain = g²/(n + ridge) + (G − g)²/(N − n + ridge) − G²/(N + ridge)
 
     Here n is the weight of the rows that go left and g the sum of what the tree is to learn of
-    them; N and G are those of all rows of the node. Both sides must weigh at least ``least``.
+    them; N and G are those of all rows of the node. Both sides must weigh at least ``least``. Of
+    equal gains the lowest bin counts, then the first column.
 
     Args:
       histograms: for each bin and column, the sums of w·residual, of w·old and of w, where w is the
-        weight of a row and residual + old what the tree is to learn: (nodes, bins, columns, 3). Bin
+        weight of a row and residual + old what the tree is to learn: (bins, nodes, columns, 3). Bin
         0 holds the missing values.
     """
-    bins, columns = histograms.shape[1:3]
-    sums = jnp.moveaxis(histograms, (1, 3), (0, 1))  # (bins, 3, nodes, columns)
-    absent, total = sums[0], jnp.sum(sums[..., 0], axis=0)
-    number = jnp.arange(bins * columns, dtype=jnp.int32).reshape(bins, 1, columns)
+    bins, nodes, columns = histograms.shape[:3]
+    # The columns of all nodes lie in one row, which a loop over bins takes in whole vectors.
+    sums = histograms.reshape(bins, nodes * columns, 3)
+    of_node = jnp.sum(histograms[:, :, 0], axis=0)
+    absent, total = sums[0], jnp.repeat(of_node, columns, axis=0)
 
     def best(start: Array, among: Array) -> tuple[Array, Array, Array]:
         """Return the best split among some columns, where the sums on the left begin at a start.
@@ -46,20 +48,32 @@ def best_splits(histograms: Array, ridge: Array, least: Array) -> Split:
         These are the largest gain, the number of the split that has it, and all sums on the left.
         """
 
-        def visit(i: Array, seen: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            left, lefts, gains = seen
+        def add(i: Array, seen: tuple[Array, Array]) -> tuple[Array, Array]:
+            left, lefts = seen
             left = left + rows(sums, i, 1)
-            gain = jnp.where(among[None], _gains(left, total, ridge, least), 0)
-            return left, put_rows(lefts, left, i), put_rows(gains, gain, i)
+            return left, put_rows(lefts, left, i)
+
+        def weigh(i: Array, gains: Array) -> Array:
+            gain = _gains(rows(lefts, i, 1)[0], total, ridge, least)
+            return put_rows(gains, jnp.where(among, gain, 0)[None], i)
 
         # What a loop has written is not computed again, with other rounding, where it is compared.
-        _, lefts, gains = jax.lax.fori_loop(0, bins, visit, (start[None], sums, sums[:, 0]))
-        gain = jnp.max(jnp.max(gains, axis=0), axis=1)
-        equal = jnp.where(gains == gain[None, :, None], number, bins * columns)
-        return gain, jnp.min(jnp.min(equal, axis=0), axis=1), lefts
+        def compare(i: Array, found: tuple[Array, Array]) -> tuple[Array, Array]:
+            most, bin = found
+            gain = rows(gains, i, 1)[0]
+            return jnp.where(gain > most, gain, most), jnp.where(gain > most, i, bin)
+
+        nothing = jnp.zeros(sums.shape[:2], sums.dtype)
+        _, lefts = jax.lax.fori_loop(0, bins, add, (start[None], jnp.zeros_like(sums)))
+        gains = jax.lax.fori_loop(0, bins, weigh, nothing)
+        none = nothing[0], jnp.zeros(nodes * columns, jnp.int32)
+        most, bin = (a.reshape(nodes, -1) for a in jax.lax.fori_loop(0, bins, compare, none))
+        gain, number = jnp.max(most, axis=1), jnp.arange(columns, dtype=jnp.int32)
+        split = jnp.where(most == gain[:, None], bin * columns + number[None], bins * columns)
+        return gain, jnp.min(split, axis=1), lefts
 
     # A column without a number in any row cannot be split.
-    has_gaps = jnp.any(absent != 0, axis=0) & (absent[2] < total[2][:, None])
+    has_gaps = jnp.any(absent != 0, axis=1) & (absent[:, 2] < total[:, 2])
     gain, split, lefts = best(jnp.zeros_like(absent), jnp.ones_like(has_gaps))
     nothing = jnp.zeros_like(gain), split, lefts
     other = jax.lax.cond(jnp.any(has_gaps), lambda: best(-absent, has_gaps), lambda: nothing)
@@ -69,19 +83,17 @@ def best_splits(histograms: Array, ridge: Array, least: Array) -> Split:
     split = jnp.where(missing > 0, other[1], split)
 
     bin, column = jax.lax.div(split, jnp.int32(columns)), jax.lax.rem(split, jnp.int32(columns))
-    kind, node = jnp.arange(3, dtype=jnp.int32), jnp.arange(len(split), dtype=jnp.int32)
-    chosen = bin[:, None], kind[None], node[:, None], column[:, None]
+    place = jnp.arange(nodes, dtype=jnp.int32) * columns + column
+    chosen = bin[:, None], place[:, None], jnp.arange(3, dtype=jnp.int32)[None]
     left = jnp.where(missing[:, None] > 0, at(other[2], *chosen), at(lefts, *chosen))
-    total = total.T
     splits = gain > 0
-    left = jnp.where(splits[:, None], left, total)
-    sums = jnp.stack([left, total - left], axis=1)
+    left = jnp.where(splits[:, None], left, of_node)
+    sums = jnp.stack([left, of_node - left], axis=1)
     return Split(column, jnp.where(splits, bin, bins - 1), missing, gain, sums)
 
 
 def _gains(left: Array, total: Array, ridge: Array, least: Array) -> Array:
-    g, n = left[:, 0] + left[:, 1], left[:, 2]
-    G, N = (total[0] + total[1])[None, :, None], total[2][None, :, None]
+    g, n, G, N = left[:, 0] + left[:, 1], left[:, 2], total[:, 0] + total[:, 1], total[:, 2]
     gain = g * (g / (n + ridge)) + (G - g) * ((G - g) / (N - n + ridge)) - G * (G / (N + ridge))
     allowed = jnp.minimum(n, N - n) >= least
     return jnp.where(allowed, jnp.clip(gain, 0, LARGEST_GAIN), 0)
