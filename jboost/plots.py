@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 from collections.abc import Mapping
@@ -160,7 +161,16 @@ def save(figure: Any, path: str | os.PathLike[str], *, dpi: int = 120) -> None:
 
 def _figure(width: float, height: float) -> Figure:
     figures = extras.need("matplotlib.figure", "plot")
-    return figures.Figure(figsize=(width, height), layout="constrained")
+    figure = figures.Figure(figsize=(width, height), layout="constrained")
+    # By this method a notebook shows the picture; else only figures of pyplot are shown there.
+    figure._repr_svg_ = functools.partial(_as_svg, figure)
+    return figure
+
+
+def _as_svg(figure: Figure) -> str:
+    drawn = io.StringIO()
+    figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
+    return drawn.getvalue().replace("<svg ", '<svg style="max-width: 100%; height: auto" ', 1)
 
 
 def _fit(ax: Axes, values: np.ndarray) -> None:

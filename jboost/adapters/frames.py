@@ -6,14 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from jboost.adapters.named import TIMES
 from jboost.core import extras
 from jboost.files.choice import describe
 from jboost.files.columns import Columns, DataError, RawBlock
 from jboost.files.encoding import BadRows, Encoder
+from jboost.files.numerals import PARTS
 from jboost.files.reader import first_line, refuse_other_columns, row_numbers
 from jboost.files.tables import is_table
 
 LABEL = "X"  # what errors call a table
+TEXTS = ("category", "str", "string")  # types of pandas
 TARGET = "\0target"  # a name that no column has: a table of inputs has no target
 
 
@@ -24,9 +27,9 @@ def is_mixed(table: object) -> bool:
     if hasattr(table, "dtypes") and hasattr(table, "iloc"):  # of pandas
         kinds = [getattr(dtype, "kind", "O") for dtype in table.dtypes]  # type: ignore[attr-defined]
         names = [str(dtype) for dtype in table.dtypes]  # type: ignore[attr-defined]
-        texts = any(name in ("category", "str", "string") for name in names)
-        objects = [c for c, kind in zip(table, kinds, strict=True) if kind == "O"]  # type: ignore
-        return texts or "M" in kinds or any(_has_text(table[c]) for c in objects)  # type: ignore
+        texts = any(name in TEXTS for name in names)
+        timed = "M" in kinds or "m" in kinds  # times, or durations
+        return texts or timed or any(_holds_more(c) for _, c in _objects(table))
     try:
         wrapped = extras.need("narwhals", "io").from_native(table, eager_only=True)
     except TypeError:
@@ -34,8 +37,34 @@ def is_mixed(table: object) -> bool:
     return not all(dtype.is_numeric() for dtype in wrapped.schema.values())
 
 
-def _has_text(column: Any) -> bool:
-    return any(isinstance(value, str) for value in column)
+def refuse_objects(table: Any) -> None:
+    """Refuse a column of a pandas table that holds what can become no number, by its name."""
+    for name, column in _objects(table):
+        for value in column[column.notna()]:
+            known = isinstance(value, (str, *TIMES)) or hasattr(value, "__float__")
+            if not known or isinstance(value, complex):
+                wanted = "numbers, text, truth values or times"
+                advice = PARTS if isinstance(value, complex) else "convert the column, or drop it"
+                held = f"{value!r:.60}, of the type {type(value).__name__}"
+                raise TypeError(
+                    f"{LABEL}: the column {name!r} must hold {wanted}; got {held}: {advice}"
+                )
+
+
+def _objects(table: Any) -> list[tuple[Any, Any]]:
+    """Return the names and columns of a pandas table that hold neither real numbers nor text."""
+    if not (hasattr(table, "dtypes") and hasattr(table, "iloc") and hasattr(table, "columns")):
+        return []
+    kinds = [getattr(dtype, "kind", "O") for dtype in table.dtypes]
+    return [(name, table.iloc[:, i]) for i, name in enumerate(table.columns)
+            if kinds[i] in "Oc" and str(table.dtypes.iloc[i]) not in TEXTS]  # fmt: skip
+
+
+def _holds_more(column: Any) -> bool:
+    """Whether a column of objects holds text, times or NA, which NumPy makes no numbers of."""
+    lacking = column[column.isna()]
+    other = any(not isinstance(value, (float, type(None))) for value in lacking)
+    return other or any(isinstance(value, (str, *TIMES)) for value in column)
 
 
 def encoded(table: Any, columns: Columns | None) -> tuple[Columns, np.ndarray]:
@@ -47,7 +76,8 @@ def encoded(table: Any, columns: Columns | None) -> tuple[Columns, np.ndarray]:
     try:
         arrow = nw.from_native(table, eager_only=True).to_arrow()
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise DataError(f"{LABEL} cannot be read: {first_line(error)}") from None
+        said = first_line("; ".join(map(str, error.args)))
+        raise DataError(f"{LABEL} cannot be read: {said}") from None
     if columns is None:
         names = [name for name in arrow.column_names if not name.startswith("__index_level_")]
         inputs = tuple(describe(name, arrow.column(name), LABEL) for name in names)

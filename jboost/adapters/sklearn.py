@@ -229,6 +229,7 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
 
     def _numbers(self, X: Any, *, reset: bool) -> Any:
         """Return a table with text or times as numbers, and anything else as it is."""
+        frames.refuse_objects(X)
         if not frames.is_mixed(X) if reset else self.columns_ is None:
             return X
         validation.validate_data(self, X=X, reset=reset, skip_check_array=True)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+CACHED_ROWS = 4096  # of which cycles are computed at once: their arrays fit in a cache
 DURATIONS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # how many of a unit make a second
 
 
@@ -156,10 +157,7 @@ class Encoder:
             for column in columns.inputs:
                 of_column = x[:, at : at + column.width]
                 if column.kind == "time":
-                    found = read[column.name]
-                    spans = found.wall, found.instants, column.origin
-                    for i, numbers in enumerate(calendar.of_instants(column.cycles, *spans)):
-                        of_column[:, i] = numbers
+                    _fill_cycles(of_column, column, read[column.name])
                 else:
                     self._fill(of_column, column, block, bad)
                 at += column.width
@@ -193,9 +191,10 @@ class Encoder:
         new = column.kind == "category" and len(places) < column.buckets
         if new and any(text is not None and text not in places for text in texts):
             # A dictionary may list texts in any order, and texts that no row has.
-            present, first = np.unique(codes, return_index=True)
-            for code in present[np.argsort(first)].tolist():
-                text = texts[code] if code >= 0 else None
+            first = np.full(len(texts) + 1, len(codes))  # the last is for missing texts
+            first[codes[::-1]] = np.arange(len(codes))[::-1]  # of a code's rows the first stays
+            for code in np.argsort(first[:-1], kind="stable").tolist():
+                text = texts[code] if first[code] < len(codes) else None
                 if text is not None and text not in places and len(places) < column.buckets:
                     places[text] = len(places)
         return [
@@ -231,6 +230,15 @@ class Encoder:
                 advice = "correct it, or pass --date-format, or --bad-rows skip"
                 self._bad_rows.add(DataError(f"{block.place_of(row)}: {problem}", advice))
             bad[row] = True
+
+
+def _fill_cycles(x: np.ndarray, column: Column, found: times.Times) -> None:
+    """Fill x, the columns that a column of times becomes."""
+    for start in range(0, len(x), CACHED_ROWS):
+        rows = slice(start, start + CACHED_ROWS)
+        spans = found.wall[rows], found.instants[rows], column.origin
+        for i, numbers in enumerate(calendar.of_instants(column.cycles, *spans)):
+            x[rows, i] = numbers
 
 
 def _floats(values: pa.ChunkedArray) -> np.ndarray:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # What stands for a missing value, by Arrow and in public data sets.
 MISSING = ("", "#N/A", "#NA", "-NaN", "-nan", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan",
            "null", "none", "?", "-", "--", "n.a.", "NaT", "nat", "<NA>")  # fmt: skip
+PROBE = 50  # texts, which are looked at before all others
 # Signs of numbers beside those of ASCII. Spaces that keep digits together become no-break spaces,
 # and so does the Arabic sign between thousands. Marks that nobody sees are left out.
 _SIGNS = str.maketrans(
@@ -97,6 +98,8 @@ def numbers_in(
     values: pa.ChunkedArray, decimal: str, missing: Collection[str]
 ) -> np.ndarray | None:
     """The numbers in a column of text, NaN where one is missing; None if other text is there."""
+    if len(values) > PROBE and numbers_in(values[:PROBE], decimal, missing) is None:
+        return None  # most columns of text are told by their first rows
     codes, texts = text_codes(values)
     numbers: list[float] = []
     for text in texts:

@@ -74,7 +74,7 @@ class Predictions(contextlib.AbstractContextManager["Predictions"]):
         self._header = b"" if self._json else self._csv_header()
         self.length = length or 0
         self._file = self._open(length, rows)
-        if not self.length and self._header:
+        if not self.length and self._header and not self._standard:
             try:
                 self._append(self._header)
             except OSError:
@@ -180,7 +180,9 @@ class Predictions(contextlib.AbstractContextManager["Predictions"]):
             )
 
     def _append(self, lines: bytes) -> None:
-        """Write whole lines, or none of them."""
+        """Write whole lines, or none of them; standard output gets its header with the first."""
+        if self._standard and not self.length:
+            lines = self._header + lines
         unwritten = memoryview(lines)
         try:
             while unwritten:

@@ -177,9 +177,10 @@ def _cycles(wall: np.ndarray, form: str, *, of_day: bool) -> tuple[str, ...]:
 def _format_of(values: pa.ChunkedArray, form: str | None, label: str) -> str | None:
     """Return the format in which most of the texts are times, None if there is none."""
     pa = extras.need("pyarrow", "io")
-    codes, listed = text_codes(values)
-    distinct = [listed[code] for code in np.setdiff1d(codes, [-1]).tolist()]
-    texts = pa.array([text for text in distinct if text is not None], pa.string())
+    if pa.types.is_dictionary(values.type):
+        values = values.unify_dictionaries()
+    # A dictionary may hold few long texts for many rows: only different ones are written out.
+    texts = values.unique().cast(pa.string()).drop_null()
     if form is not None:
         found = times.parsed(texts, form)
         return form if len(texts) and 2 * np.isnat(found).sum() < len(texts) else None
@@ -198,7 +199,7 @@ def _format_of(values: pa.ChunkedArray, form: str | None, label: str) -> str | N
     lacking = {form: _lacking(texts, form) for form in fitting}
     best = [form for form in fitting if lacking[form] == min(lacking.values())]
     if len(best) > 1:
-        best = _in_order(codes, pa.array([*listed, None], pa.string()), best) or best
+        best = _in_order(values, best) or best
     if len(best) > 1 and any(form.startswith(DAYS_FIRST) for form in best):
         options = " or ".join(f"--date-format '{form}'" for form in best)
         value = f"{first[0].as_py()!r:.40}"
@@ -213,11 +214,12 @@ def _lacking(texts: pa.Array, form: str) -> int:
     return int((np.isnat(found) | early).sum())
 
 
-def _in_order(codes: np.ndarray, texts: pa.Array, formats: Sequence[str]) -> list[str]:
+def _in_order(values: pa.ChunkedArray, formats: Sequence[str]) -> list[str]:
     """Return those formats in which the times never go back, where there are several times."""
-    ordered = []
+    ordered, (codes, texts) = [], text_codes(values)
+    listed = extras.need("pyarrow", "io").array([*texts, None], "string")  # −1 takes the last
     for form in formats:
-        found = times.parsed(texts, form)[codes]
+        found = times.parsed(listed, form)[codes]
         steps = np.diff(found[~np.isnat(found)])
         if (steps > np.timedelta64(0)).any() and (steps >= np.timedelta64(0)).all():
             ordered.append(form)

@@ -29,6 +29,7 @@ class Season(NamedTuple):
     rows: int  # how many rows a season has
     slots: np.ndarray  # (n,) the times of the answers, in steps since 1970
     answers: np.ndarray  # (n,)
+    found: bool = False  # whether any answer so far had one of a season before
 
     @classmethod
     def empty(cls, rows: int) -> Self:
@@ -60,16 +61,23 @@ class Season(NamedTuple):
         # Of several answers of one time the last counts.
         last = np.zeros(n, bool)
         last[order[np.append(ordered[1:] != ordered[:-1], True)] if len(order) else []] = True
-        season = type(self)(self.rows, all_slots[kept & last], all_answers[kept & last])
+        season = type(self)(
+            self.rows,
+            all_slots[kept & last],
+            all_answers[kept & last],
+            self.found or bool(there.any()),
+        )
         return season, np.where(there, all_answers[found], otherwise)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the season as JSON can hold it."""
-        return {"rows": self.rows, "slots": self.slots.tolist(), "answers": as_text(self.answers)}
+        answers = as_text(self.answers)
+        slots = self.slots.tolist()
+        return {"rows": self.rows, "slots": slots, "answers": answers, "found": self.found}
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Self:
         """Return the season that :meth:`as_dict` described."""
-        return cls(
-            int(saved["rows"]), np.array(saved["slots"], np.int64), from_text(saved["answers"])
-        )
+        slots, answers = np.array(saved["slots"], np.int64), from_text(saved["answers"])
+        # Older files do not say it: their run has shown the control.
+        return cls(int(saved["rows"]), slots, answers, bool(saved.get("found", True)))

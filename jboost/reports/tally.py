@@ -1,6 +1,6 @@
 """The account of a run's errors beside those of controls, and the base class of accounts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -60,6 +60,16 @@ class Errors(Account):
         return [self.name, "running mean", "last value"]
 
     @property
+    def silent(self) -> Collection[str]:
+        """The controls that are not told of, as they have had nothing to look back to so far."""
+        return ()
+
+    def _told(self, values: Iterable[Any]) -> dict[str, Any]:
+        """Return what there is of the model and of each control that is told of, by name."""
+        named = zip(self.names, values, strict=True)
+        return {name: value for name, value in named if name not in self.silent}
+
+    @property
     def scored(self) -> int:
         """How many predictions had a usable target."""
         return self.spans.rows
@@ -68,13 +78,13 @@ class Errors(Account):
     def mse(self) -> dict[str, float]:
         """The mean squared error so far, by name; NaN before the first target."""
         means = self.errors / (self.scored or np.nan)
-        return dict(zip(self.names, means.tolist(), strict=True))
+        return self._told(means.tolist())
 
     @property
     def mae(self) -> dict[str, float]:
         """The mean size of the errors so far, by name; NaN before the first target."""
         means = self.sizes / (self.scored or np.nan)
-        return dict(zip(self.names, means.tolist(), strict=True))
+        return self._told(means.tolist())
 
     @property
     def lately(self) -> float:
@@ -126,8 +136,7 @@ class Errors(Account):
         """
         ends, within = self.spans.over_time()
         so_far = np.cumsum(within * np.diff(ends, prepend=0)[:, None], axis=0) / ends[:, None]
-        so_far, within = (dict(zip(self.names, each.T, strict=True)) for each in (so_far, within))
-        return ends, so_far, within
+        return ends, self._told(so_far.T), self._told(within.T)
 
 
 class Tally(Errors):
@@ -136,7 +145,8 @@ class Tally(Errors):
     The controls are those of :mod:`jboost.baselines`: the mean of all targets so far, and the
     target before. Both predict 0 before the first target. Where the rows have times at a regular
     ``step``, in microseconds, the target of a day, a week or a year before is one more, and the
-    target before stands in for it where there is none. ``name`` is what the model is called.
+    target before stands in for it where there is none, and it is told of once there was one.
+    ``name`` is what the model is called.
 
     >>> tally = Tally("mine")
     >>> d = np.array([1.0, 3.0, np.nan, 2.0])
@@ -157,7 +167,11 @@ class Tally(Errors):
 
     @property
     def names(self) -> list[str]:
-        return [*super().names, *(f"seasonal last value, {season}" for season in self.seasons)]
+        return [*super().names, *map(_seasonal_name, self.seasons)]
+
+    @property
+    def silent(self) -> Collection[str]:
+        return [_seasonal_name(name) for name, season in self.seasons.items() if not season.found]
 
     def add(self, block: Block, instants: np.ndarray | None = None) -> None:
         """Count a block, whose rows may have times, as datetime64[us]."""
@@ -214,6 +228,10 @@ class Tally(Errors):
             self.seasons[name], estimate[there] = season.after(slots, d[there], before[there])
             made.append(estimate)
         return made
+
+
+def _seasonal_name(season: str) -> str:
+    return f"seasonal last value, {season}"
 
 
 def seconds_of(instants: np.ndarray | None, rows: int) -> np.ndarray:

@@ -128,9 +128,10 @@ def columns(
             continue
         angle = 2 * np.pi * phase(cycle)
         cos, sin = c, s = xp.cos(angle), xp.sin(angle)
-        for _ in range(WAVES[cycle]):
+        for wave in range(WAVES[cycle]):
+            if wave:  # it is made of the wave before, by the angle sum
+                c, s = c * cos - s * sin, s * cos + c * sin
             made += [c, s]
-            c, s = c * cos - s * sin, s * cos + c * sin  # the next wave, by the angle sum
     return made
 
 
@@ -146,7 +147,8 @@ def of_instants(
 
     def phase(cycle: str) -> np.ndarray:
         period = PERIODS[cycle] * 1_000_000
-        return ((clock - BEGINS[cycle] * 1_000_000) % period) / period
+        since = clock - BEGINS[cycle] * 1_000_000
+        return (since - since // period * period) / period  # NumPy's // is much faster than its %
 
     def elapsed() -> np.ndarray:
         return (instants.astype(np.int64) - origin) / (PERIODS["day"] * 1e6)

@@ -87,7 +87,7 @@ def test_scikit_learn_takes_a_frame_with_text_and_times() -> None:
         pytest.warns(UserWarning),
     ):
         whole.predict(np.zeros((2, 4)))
-    with pytest.raises(ValueError, match="the column 'n' holds list"):
+    with pytest.raises(TypeError, match="the column 'n' must hold numbers, text"):
         sklearn.OnlineRegressor("newton").fit(X.assign(n=[[1]] * len(X)), y)
     polars = pytest.importorskip("polars").from_pandas(X)
     np.testing.assert_array_equal(
@@ -197,3 +197,34 @@ def test_notebooks_show_models_runs_and_tables() -> None:
     assert stream._repr_html_().startswith("<p>20 rows, MSE ")
     assert "20 predictions" in jb.run(model, xs, ds)[1]._repr_html_()
     assert "step_size" in jb.sweep(jb.SGD, {"step_size": [0.1, 0.2]}, xs, ds)._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (object(), "<object object at"),
+        ([1.0, 2.0], r"\[1.0, 2.0\], of the type list: convert the column, or drop it"),
+        (pd.Period("2024-01", "M"), "of the type Period: convert"),
+        (1 + 2j, "make the real and the imaginary parts columns of their own"),
+    ],
+)
+def test_scikit_learn_names_a_column_that_can_become_no_numbers(value: Any, said: str) -> None:
+    y, numbers = np.arange(30.0), [*range(30)]
+    good = pd.DataFrame({"a": numbers, "b": numbers})
+    bad = pd.DataFrame({"a": numbers, "b": [value] * 30})
+    wanted = f"'b' must hold numbers, text, truth values or times; got .*{said}"
+    with pytest.raises(TypeError, match=wanted):
+        sklearn.OnlineRegressor("newton").fit(bad, y)
+    with pytest.raises(TypeError, match=wanted):
+        sklearn.OnlineRegressor("newton").fit(good, y).predict(bad)
+    with pytest.raises(TypeError, match=wanted):
+        sklearn.OnlineRegressor("newton").fit(bad.assign(a="x"), y)
+
+
+def test_scikit_learn_takes_objects_that_are_dates_or_lack_a_value_and_durations() -> None:
+    days = [(START + datetime.timedelta(days=i)).date() for i in range(30)]
+    lacking = np.array([1.0, 2, pd.NA] * 10, object)
+    lasted = [datetime.timedelta(seconds=i) for i in range(30)]
+    X = pd.DataFrame({"day": np.array(days, object), "n": lacking, "lasted": lasted})
+    made = sklearn.OnlineRegressor("newton").fit(X, np.arange(30.0))
+    assert [column.kind for column in made.columns_.inputs] == ["time", "number", "number"]

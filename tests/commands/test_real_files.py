@@ -86,6 +86,15 @@ def test_standard_output_is_one_table(capsys: Any) -> None:
         np.testing.assert_allclose(found[name][:3], expected, rtol=1e-4)
 
 
+def test_a_control_without_a_season_to_look_back_to_is_left_out(capsys: Any) -> None:
+    write("days.csv", lines(100))
+    assert run("days.csv", *FAST, "--checkpoint", "m.run") == 0
+    assert [*table(capsys.readouterr().out)][3:] == ["seasonal last value, a day"]
+    write("week.csv", lines(100, 100))
+    assert run("week.csv", *FAST, "--checkpoint", "m.run", "--append") == 0
+    assert [*table(capsys.readouterr().out)][4:] == ["seasonal last value, a week"]
+
+
 def test_a_control_that_does_better_is_named(capsys: Any) -> None:
     assert run("data.csv", "--target", "y", "--model", "sgd", "--set", "step_size=1e-6") == 0
     err = capsys.readouterr().err
@@ -112,6 +121,11 @@ def test_predict_answers_every_row_and_learns_nothing(capsys: Any) -> None:
     assert main(["predict", "m.run", "more.csv", "--predictions", "p.jsonl"]) == 0
     assert "of the 30 with an answer the errors are MSE" in capsys.readouterr().err
     assert json.loads(Path("p.jsonl").read_text().splitlines()[0])["when"] == "2024-03-17 16:00:00"
+    capsys.readouterr()
+    Path("wrong.csv").write_text("when,y\n2024-03-17 16:00:00,1\n")
+    assert main(["predict", "m.run", "wrong.csv"]) == 3
+    out, err = capsys.readouterr()
+    assert out == "" and "wrong.csv has no column 'sky'" in err
     assert main(["predict", "data.csv", "new.csv"]) == 1
     assert main(["predict", "m.run", "m.run"]) == 2
     assert main(["predict", "m.run", "new.csv", "--predictions", "m.run"]) == 2

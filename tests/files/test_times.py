@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost.files import sources, time_formats
+from jboost.files import encoding, sources, time_formats
 from jboost.files.columns import Columns, DataError
 
 pa = pytest.importorskip("pyarrow")
@@ -253,3 +253,11 @@ def test_calendar_makes_the_columns_of_the_command() -> None:
             jb.Calendar(**wrong)
     with pytest.raises(ValueError, match="column must be below num_features=1"):
         jb.Calendar(column=3).apply((), np.float32([0.0]))
+
+
+def test_cycles_do_not_depend_on_the_pieces_they_are_made_in(monkeypatch: Any) -> None:
+    rows = [{"t": f"2024-03-{1 + i % 28:02} {i % 24:02}:{i % 60:02}", "y": i} for i in range(100)]
+    ((whole, _),) = sources.read(rows, "y")
+    monkeypatch.setattr(encoding, "CACHED_ROWS", 7)
+    ((pieces, _),) = sources.read(rows, "y")
+    assert whole.shape == (100, 19) and whole.tobytes() == pieces.tobytes()

@@ -31,6 +31,11 @@ def test_curves_carry_names_values_and_distinct_styles():
     assert len(patterns) == len({style["color"] for style in plots.STYLES}) == len(plots.STYLES)
 
 
+def test_a_notebook_shows_a_figure_as_a_picture():
+    figure = plots.ase_curves({"mine": np.ones(9)}).figure
+    assert "</svg>" in figure._repr_svg_()
+
+
 def test_an_early_burst_does_not_flatten_the_rest():
     curve = np.full(1000, 0.1)
     curve[:100] = 1e6

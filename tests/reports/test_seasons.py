@@ -75,3 +75,18 @@ def test_a_tally_with_times_does_not_depend_on_the_cut():
     assert tally.mae["mine"] == pytest.approx(np.mean(np.abs(d - p)))
     when = tally.when
     assert when is None or (np.diff(when) > np.timedelta64(0)).all()
+
+
+def test_a_control_is_told_of_once_it_has_had_a_season():
+    d = np.arange(200.0)
+    times = np.datetime64("2024-01-01", "us") + np.arange(200) * np.timedelta64(HOUR, "us")
+    tally, told = Tally("mine", HOUR), []
+    for start, stop in ((0, 24), (24, 25), (25, 168), (168, 169), (169, 200)):
+        n = stop - start
+        tally.add(Block(start, d[start:stop], np.zeros(n), np.zeros(n, bool)), times[start:stop])
+        tally = Tally.from_dict(tally.as_dict())
+        assert [*tally.mse] == [*tally.mae] == [*tally.curves()[1]]
+        told.append([name.removeprefix("seasonal last value, ") for name in [*tally.mse][3:]])
+    assert told == [[], ["a day"], ["a day"], ["a day", "a week"], ["a day", "a week"]]
+    # The last value stood in for it in the first week.
+    assert tally.mae["seasonal last value, a week"] == (167 * 1 + 32 * 168) / 200
