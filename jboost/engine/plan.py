@@ -22,6 +22,7 @@ import numpy as np
 from jax.core import Tracer
 
 from jboost.core import State, checks
+from jboost.core.products import LARGEST_CHOICE
 from jboost.engine.kernel import POSSIBLE, TAG, equations, operations
 from jboost.engine.layout import Layout
 
@@ -31,8 +32,8 @@ log = logging.getLogger("jboost.engine")
 LARGEST_KERNEL = 2**20  # bytes
 # The versions of JAX that the kernel tests passed with; a later one could abort the process.
 FIRST_TESTED, LAST_TESTED = (0, 10, 0), (0, 10, 2)
-# XLA divides work on a stack of matrices of this size between cores, whatever the options say; for
-# one matrix it does not. A kernel that holds such work fails to load.
+# XLA divides work on a stack of matrices of this size between cores, whatever the options say, if
+# the matrices are so wide that they are changed in one pass. A kernel with such work fails to load.
 DIVIDED = 2**19  # bytes
 FEWEST_COLUMNS = 16  # of both factors of a product that is slow in a kernel
 MOST_PLANS = 256  # plans that are remembered
@@ -117,7 +118,7 @@ def impediment(program: Any, form: Form, size: int) -> str | None:
     if any(_multiplies_matrices(program.jaxpr.jaxpr)):
         return "it multiplies matrices, which a kernel does slowly"
     largest = max(_sizes_of_stacks(program.jaxpr.jaxpr), default=0)
-    if form == "kernel" and largest >= DIVIDED:
+    if largest >= DIVIDED:
         return f"XLA divides work on {largest:,} bytes, which a kernel cannot do"
     return None
 
@@ -141,10 +142,11 @@ def _multiplies_matrices(program: Any) -> Iterator[bool]:
 
 
 def _sizes_of_stacks(program: Any) -> Iterator[int]:
-    """Yield the bytes of each stack of matrices that a program computes."""
+    """Yield the bytes of each stack of wide matrices that a program computes."""
     for equation in equations(program):
         for result in equation.outvars:
-            if getattr(result.aval, "ndim", 0) >= 3:
+            shape = getattr(result.aval, "shape", ())
+            if len(shape) >= 3 and shape[-1] > LARGEST_CHOICE:
                 yield result.aval.size * result.aval.dtype.itemsize
 
 

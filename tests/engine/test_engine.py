@@ -239,3 +239,18 @@ def test_work_that_xla_divides_between_cores_is_no_kernel():
     plan = loop.plan_for(model, model.init(180), xs, ds, None)
     assert plan.form == "plain" and "divides" in plan.reason
     assert np.isfinite(jb.run(model, xs, ds)[1].prediction).all()
+
+
+def test_many_matrices_that_are_not_wide_are_a_kernel():
+    """Twenty covariances of 90 columns have 648 kB too; the plain form takes twice as long."""
+    model = jb.bnm_wu(m=20, target_mse=0.1, forgetting=0.99, ridge=1.0)
+    rows = np.ones((3, 90), np.float32), np.ones(3, np.float32)
+    assert loop.plan_for(model, model.init(90), *rows, None).form == "kernel"
+    assert np.isfinite(jb.run(model, *rows)[1].prediction).all()
+
+
+def test_stages_with_wide_matrices_are_no_kernels():
+    """The four lines of auto are a stack of covariances, here of 692 kB."""
+    xs, ds = np.ones((3, 200), np.float32), np.ones(3, np.float32)
+    prediction = jb.run(jb.auto("small"), xs, ds)[1].prediction
+    assert np.isfinite(prediction).all()
