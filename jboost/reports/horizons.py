@@ -25,8 +25,8 @@ class Horizons:
     """Errors of forecasts, and of naive forecasts of the same answers, by horizon.
 
     The naive forecasts are the last value at the row of the forecast, and where rows have times at
-    a regular ``step``, in microseconds, the answer whole days or weeks before. ``name`` is what the
-    model is called.
+    a regular ``step``, in microseconds, the answer whole days or weeks before; these are left out
+    until one had an answer to take. ``name`` is what the model is called.
 
     >>> account = Horizons("mine", 2)
     >>> d = np.array([1.0, 2.0, 4.0])
@@ -39,7 +39,8 @@ class Horizons:
     def __init__(self, name: str, horizon: int, step: int = 0):
         self.name, self.horizon, self.step = name, horizon, step
         self.seasons = seasons_of(step)
-        shape = len(self.names), horizon
+        self.found = np.zeros(len(self.seasons))  # 1 where a season had an answer before
+        shape = 2 + len(self.seasons), horizon  # the model, the last value, the seasons
         self.squares, self.sizes = np.zeros(shape), np.zeros(shape)  # sums of errors
         self.answers = np.zeros(horizon)  # how many answers came
         self.inside, self.bounded, self.widths = (np.zeros(horizon) for _ in range(3))
@@ -53,7 +54,8 @@ class Horizons:
     @property
     def names(self) -> list[str]:
         """What the model and the naive forecasts are called."""
-        return [self.name, LAST, *(f"{season} before" for season in self.seasons)]
+        found = zip(self.seasons, self.found, strict=True)
+        return [self.name, LAST, *(f"{season} before" for season, there in found if there)]
 
     @property
     def mse(self) -> dict[str, float]:
@@ -69,7 +71,7 @@ class Horizons:
     def mae_by_horizon(self) -> dict[str, np.ndarray]:
         """The mean absolute error of each horizon, (H,), by name; NaN where no answer came."""
         counts = np.where(self.answers > 0, self.answers, np.nan)
-        return dict(zip(self.names, self.sizes / counts, strict=True))
+        return dict(zip(self.names, self._shown(self.sizes) / counts, strict=True))
 
     @property
     def coverage(self) -> np.ndarray:
@@ -95,8 +97,12 @@ class Horizons:
         ahead = np.arange(1, self.horizon + 1)
         last = _at(*seen, slots[:, None] - ahead, d[:, None])
         naive = [last]
-        for rows in self.seasons.values():
-            naive.append(_at(*seen, slots[:, None] - rows * -(-ahead // rows), last))
+        for i, rows in enumerate(self.seasons.values()):
+            asked = slots[:, None] - rows * -(-ahead // rows)
+            before = _at(*seen, asked, np.full(asked.shape, np.nan))
+            has = ~np.isnan(before)
+            self.found[i] = max(self.found[i], (there & has).any())
+            naive.append(np.where(has, before, last))
         for i, estimate in enumerate([due, *naive]):
             e = np.where(there, estimate - d[:, None], 0)
             self.squares[i] += (e**2).sum(axis=0)
@@ -134,7 +140,8 @@ class Horizons:
     def from_dict(cls, saved: Mapping[str, Any]) -> Self:
         """Return the account that :meth:`as_dict` described."""
         account = cls(str(saved["name"]), int(saved["horizon"]), int(saved["step"]))
-        for name in _ARRAYS:
+        account.found[:] = 1  # older files do not say it: their run has shown the seasons
+        for name in (name for name in _ARRAYS if name in saved):
             old = getattr(account, name)
             new = from_text(saved[name])
             setattr(account, name, new if name == "recent" else new.reshape(old.shape))
@@ -145,10 +152,17 @@ class Horizons:
         return account
 
     def _over_all(self, sums: np.ndarray) -> list[float]:
-        return (sums.sum(axis=1) / (self.answers.sum() or np.nan)).tolist()
+        return (self._shown(sums).sum(axis=1) / (self.answers.sum() or np.nan)).tolist()
+
+    def _shown(self, sums: np.ndarray) -> np.ndarray:
+        """Return the rows of the model and of those naive forecasts that are not left out."""
+        return sums[np.append([True, True], self.found > 0)]
 
 
-_ARRAYS = ("squares", "sizes", "answers", "inside", "bounded", "widths", "last", "recent")
+_ARRAYS = (
+    *("squares", "sizes", "answers", "inside", "bounded", "widths", "last", "recent"),
+    "found",
+)
 
 
 def _at(slots: np.ndarray, values: np.ndarray, asked: np.ndarray, otherwise: np.ndarray) -> Any:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from jboost.reports.horizons import Horizons
 from jboost.reports.seasons import Season, seasons_of
 from jboost.reports.tally import Tally
 from jboost.running.blocks import Block
@@ -90,3 +91,19 @@ def test_a_control_is_told_of_once_it_has_had_a_season():
     assert told == [[], ["a day"], ["a day"], ["a day", "a week"], ["a day", "a week"]]
     # The last value stood in for it in the first week.
     assert tally.mae["seasonal last value, a week"] == (167 * 1 + 32 * 168) / 200
+
+
+def test_a_forecaster_shows_no_season_before_there_was_one():
+    """With 30 hourly rows there was a day before, and no week; an account that is kept knows it."""
+    rng = np.random.default_rng(0)
+    account, d, due = Horizons("mine", 2, HOUR), rng.normal(size=30), rng.normal(size=(30, 2))
+    block = Block(0, d, np.zeros((30, 2)), np.zeros(30, bool), due=due)
+    account.add(block, np.arange(30))
+    assert account.names == ["mine", "last value", "a day before"]
+    again = Horizons.from_dict(account.as_dict())
+    assert again.mae == account.mae and [*again.mse] == again.names
+    day = account.mae_by_horizon["a day before"]
+    last = np.abs(d[1:24] - d[:23])  # the last value stands in on the first day
+    assert day[0] == pytest.approx(np.append(last, np.abs(d[24:] - d[:6])).sum() / 30)
+    account.add(Block(30, d, np.zeros((30, 2)), np.zeros(30, bool), due=due), np.arange(160, 190))
+    assert account.names[-1] == "a week before" and set(account.mae) == set(account.names)
