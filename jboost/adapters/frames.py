@@ -11,7 +11,7 @@ from jboost.core import extras
 from jboost.files.choice import describe
 from jboost.files.columns import Columns, DataError, RawBlock
 from jboost.files.encoding import BadRows, Encoder
-from jboost.files.numerals import PARTS
+from jboost.files.numerals import PARTS, number_of
 from jboost.files.reader import first_line, refuse_other_columns, row_numbers
 from jboost.files.tables import is_table
 
@@ -48,6 +48,24 @@ def refuse_objects(table: Any) -> None:
                 held = f"{value!r:.60}, of the type {type(value).__name__}"
                 raise TypeError(
                     f"{LABEL}: the column {name!r} must hold {wanted}; got {held}: {advice}"
+                )
+
+
+def refuse_texts(table: Any) -> None:
+    """Refuse a text in a pandas table for a model that learned from numbers alone, by its column.
+
+    A text that is a number, such as "1.5", is none to refuse.
+    """
+    if not (is_table(table) and hasattr(table, "dtypes") and hasattr(table, "iloc")):
+        return
+    for i, name in enumerate(table.columns):
+        if getattr(table.dtypes.iloc[i], "kind", "O") != "O":
+            continue
+        for value in table.iloc[:, i]:
+            if isinstance(value, str) and number_of(value) is None:
+                raise ValueError(
+                    f"{LABEL}: the column {name!r} held numbers when the model was fitted; got "
+                    f"{value!r:.60}: give numbers, or fit with such texts among the rows"
                 )
 
 

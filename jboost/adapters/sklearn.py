@@ -231,6 +231,8 @@ class OnlineRegressor(Atomic, RegressorMixin, BaseEstimator):
         """Return a table with text or times as numbers, and anything else as it is."""
         frames.refuse_objects(X)
         if not frames.is_mixed(X) if reset else self.columns_ is None:
+            if not reset:
+                frames.refuse_texts(X)
             return X
         validation.validate_data(self, X=X, reset=reset, skip_check_array=True)
         if not hasattr(X, "columns"):

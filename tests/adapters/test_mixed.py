@@ -228,3 +228,16 @@ def test_scikit_learn_takes_objects_that_are_dates_or_lack_a_value_and_durations
     X = pd.DataFrame({"day": np.array(days, object), "n": lacking, "lasted": lasted})
     made = sklearn.OnlineRegressor("newton").fit(X, np.arange(30.0))
     assert [column.kind for column in made.columns_.inputs] == ["time", "number", "number"]
+
+
+def test_scikit_learn_names_a_column_of_text_where_there_were_numbers() -> None:
+    table = pd.DataFrame({"a": np.arange(9.0), "b": np.arange(9.0) ** 2})
+    model = sklearn.OnlineRegressor(jb.Newton()).fit(table, table.a)
+    other = table.assign(b=table.b.astype(object))
+    np.testing.assert_array_equal(model.predict(other), model.predict(table))
+    other.loc[3, "b"] = "x"
+    for call in (lambda: model.predict(other), lambda: model.partial_fit(other, table.a)):
+        with pytest.raises(
+            ValueError, match=r"the column 'b' held numbers .*got 'x': give numbers"
+        ):
+            call()
