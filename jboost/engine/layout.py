@@ -78,7 +78,9 @@ class Layout(NamedTuple):
     """All that differs between a model and its layout."""
 
     walks: tuple[Walk, ...] = ()  # of the outermost boosters, in the order of the model's tree
-    whole_vectors: bool = False  # whether the rows of large matrices are filled up
+    whole_vectors: int = (
+        0  # to multiples of what the rows of large matrices are filled up, if at all
+    )
 
     @property
     def skips(self) -> bool:
@@ -91,7 +93,8 @@ def choose(model: Learner, state: State, *, kernel: bool, stages: bool = False) 
 
     Boosters stay as they are where model and state do not match up.
     """
-    whole_vectors = kernel or stages
+    # A fleet has no such rows. With vectors of 8 numbers the sums of a run have the same last bits.
+    whole_vectors = VECTOR if kernel else LONGEST_VECTOR if stages else 0
     boosters, states = _outermost(model, Boosted), _outermost(state, BoostedState)
     if len(boosters) != len(states) or any(state.t.ndim for state in states):
         return Layout((), whole_vectors)
@@ -120,8 +123,9 @@ def _walk(booster: Boosted, state: BoostedState, kernel: bool) -> Walk:
 def lay_out(layout: Layout, model: Learner, state: State) -> tuple[Learner, State]:
     """Return the model and its state as the loop wants them."""
     if layout.whole_vectors:
-        model = _replace(model, (Newton, ForwardNewton), _with_whole_vectors)
-        state = _replace(state, (RootState, CovarianceState), _filled_up)
+        n = layout.whole_vectors
+        model = _replace(model, (Newton, ForwardNewton), lambda one: _with_whole_vectors(one, n))
+        state = _replace(state, (RootState, CovarianceState), lambda one: _filled_up(one, n))
     if layout.walks:
         walks, walks_of_states = iter(layout.walks), iter(layout.walks)
         model = _replace(model, Boosted, lambda booster: _laid_out(booster, next(walks)))
@@ -264,28 +268,33 @@ def _gathered(state: BoostedState, walk: Walk) -> BoostedState:
 class _Wide:
     """Mixed into a Newton learner: its states start with rows that are filled up."""
 
+    vector: int
+
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> NewtonState:
-        return _filled_up(super().init(num_features, dtype, key=key))  # type: ignore[misc]
+        state = super().init(num_features, dtype, key=key)  # type: ignore[misc]
+        return _filled_up(state, self.vector)
 
 
 @model
-class _WideNewton(_Wide, Newton): ...
+class _WideNewton(_Wide, Newton):
+    vector: int = static(default=VECTOR)
 
 
 @model
-class _WideForwardNewton(_Wide, ForwardNewton): ...
+class _WideForwardNewton(_Wide, ForwardNewton):
+    vector: int = static(default=VECTOR)
 
 
-def _with_whole_vectors(learner: Newton | ForwardNewton) -> Newton | ForwardNewton:
+def _with_whole_vectors(learner: Newton | ForwardNewton, vector: int) -> Newton | ForwardNewton:
     wide = _WideNewton if isinstance(learner, Newton) else _WideForwardNewton
     fields = {field.name: getattr(learner, field.name) for field in dataclasses.fields(learner)}
-    return wide(**fields)
+    return wide(**fields, vector=vector)
 
 
-def _filled_up(state: NewtonState) -> NewtonState:
+def _filled_up(state: NewtonState, vector: int) -> NewtonState:
     def fill(matrix: Array) -> Array:
         columns = matrix.shape[-1]
-        beyond = 0 if columns <= LARGEST_SUM else -columns % LONGEST_VECTOR
+        beyond = 0 if columns <= LARGEST_SUM else -columns % vector
         return jnp.pad(matrix, [(0, 0)] * (matrix.ndim - 1) + [(0, beyond)]) if beyond else matrix
 
     return _with_matrix(state, fill)

@@ -114,7 +114,7 @@ def test_reused_trees_split_alike_in_both_forms():
 def test_a_state_spread_and_gathered_is_itself():
     state = jb.run(PER_LEARNER, *data(), KEY)[0]
     for walk in (Walk("side by side", 2), Walk("together", 2), Walk("one by one", 0)):
-        layout = Layout((walk,), whole_vectors=True)
+        layout = Layout((walk,), whole_vectors=16)
         model, laid_out = layouts.lay_out(layout, PER_LEARNER, state)
         assert sum(model.sizes) == 6 + walk.idle
         back = layouts.put_back(layout, laid_out)
@@ -126,7 +126,7 @@ def test_a_state_spread_and_gathered_is_itself():
 @pytest.mark.parametrize("storage", ["root", "covariance"])
 def test_rows_of_large_matrices_are_filled_up_and_cut_again(storage):
     """Also where a learner starts anew inside the loop."""
-    layout = Layout((), whole_vectors=True)
+    layout = Layout((), whole_vectors=16)
     for r, filled in ((32, 32), (33, 48), (48, 48)):
         model = jb.OnChange(jb.Newton(0.99, storage=storage))
         state = model.init(r)
