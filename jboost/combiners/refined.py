@@ -56,7 +56,7 @@ class Refined(Learner):
     """
 
     mix: Learner = BOA()
-    correction: Learner = ForwardNewton(forgetting=0.999, ridge=30.0)
+    correction: Learner = ForwardNewton(forgetting=0.995, ridge=30.0)
     judge: Learner = MLPoly()
 
     starts_at_mean: ClassVar[bool] = True
