@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 import jboost as jb
 from experiments.bench import peer_models as peers
 from experiments.shared import markdown
-from experiments.shared.experiment import Experiment
+from experiments.shared.experiment import Experiment, read_json
 from experiments.shared.peers import river_predictions
 from jboost import catalogue
 from jboost.automatic import auto
@@ -226,6 +226,41 @@ def long(T: int) -> dict[str, Any]:
     return {"T": T, "finite": bool(all(errors)), "grown MB": grown / 1024}
 
 
+def kinds_table(record: markdown.Record) -> str:
+    """The errors of all models on every kind of stream."""
+    found = record["results"]["kinds"]
+    rows = [[name, *(f"{value:.4g}" for value in row.values())] for name, row in found.items()]
+    names = (name.replace(peers.SCALED, ", scaled") for name in next(iter(found.values())))
+    return f"{markdown.run_line(record, 'T')}\n\n{markdown.table(['stream', *names], rows)}"
+
+
+def changes_table(record: markdown.Record) -> str:
+    """What streams that change cost the sizes of auto."""
+    rows = [
+        [f"{name}, {size}", markdown.short(row["error"]), markdown.number(row.get("felt for"), 0)]
+        for name, sizes in record["results"]["changes"].items()
+        for size, row in sizes.items()
+    ]
+    return markdown.table(["stream, size", "error", "samples that the jump is felt"], rows)
+
+
+def promises_table(record: markdown.Record) -> str:
+    """What is promised, what was measured, and the run over a million samples."""
+    rows = [
+        [name, f"≤ {row['wanted']}", f"{row['got']:.4g}", _holds(row["got"] <= row["wanted"])]
+        for name, row in record["results"]["promises"].items()
+    ]
+    long = record["results"]["long"]
+    finite = f"{long['T']:,} samples: all predictions are finite"
+    rows.append([finite, "", "", _holds(long["finite"])])
+    rows.append(["memory they take after the second block, MB", "", f"{long['grown MB']:.0f}", ""])
+    return markdown.table(["", "limit", "measured", "holds"], rows)
+
+
+def _holds(holds: bool) -> str:
+    return "yes" if holds else "**no**"
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     experiment = Experiment(__file__, __doc__, argv, double=False)
     names = [*KINDS][-1:] if experiment.quick else [*KINDS]
@@ -238,13 +273,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     lasting = long(experiment.samples(1_000_000, 20_000))
     results = {"kinds": found, "promises": promised, "changes": drifting, "long": lasting}
     experiment.write({"T": T}, results)
-    rows = [[name, *(f"{value:.4g}" for value in row.values())] for name, row in found.items()]
-    print(markdown.table(["stream", *found[names[0]]], rows))
-    for name, row in promised.items():
-        print(f"{name}: wanted at most {row['wanted']}, got {row['got']:.4g}")
-    for name, sizes in drifting.items():
-        print(f"{name}: " + "; ".join(f"{size} {row}" for size, row in sizes.items()))
-    print(f"{lasting['T']:,} samples: finite {lasting['finite']}, +{lasting['grown MB']:.0f} MB")
+    record = read_json(experiment.out / f"{experiment.name}.json")
+    for shown in (kinds_table, promises_table, changes_table):
+        print(f"\n{shown(record)}")
 
 
 if __name__ == "__main__":

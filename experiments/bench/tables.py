@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from experiments.bench import (
     accuracy_limits,
+    auto_streams,
     keys_report,
     knowing_report,
     serve_report,
@@ -406,6 +407,9 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
     prediction = record("prediction")
     return {
         **accuracy_limits.blocks(record("accuracy"), record("peers")),
+        "auto, kinds": auto_streams.kinds_table(record("auto_streams")),
+        "auto, promises": auto_streams.promises_table(record("auto_streams")),
+        "auto, changes": auto_streams.changes_table(record("auto_streams")),
         "speed": speed(record("speed")),
         "speed rows": speed_rows(record("speed")),
         "first results": first_results(record("speed")),
