@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jboost.automatic.experts import Seeded
 from jboost.automatic.mixture import Mixture
 from jboost.boosting.booster import Boosted
 from jboost.core import Learner, State, Transform
@@ -47,8 +48,12 @@ def _of_learner(model: object, state: State, numbers: Numbers, times: set[int]) 
 
     The columns of x that a ``Calendar`` turns into cycles are added to ``times``.
     """
+    if getattr(model, "ahead", 0):  # what it forecasts does not depend on the next row's x
+        return None
     if isinstance(model, Mixture):
         return _mean(state.inputs, numbers)
+    if isinstance(model, Seeded):  # its state is that of its learner
+        return _of_learner(model.learner, state, numbers, times)
     if isinstance(model, Boosted):
         each = zip(model.groups, state.learners, strict=True)
         means = [_of_copies(learner, states, numbers, times) for learner, states in each]

@@ -209,11 +209,23 @@ def test_a_run_is_explained_row_by_row_and_no_bit_of_it_changes(name):
 def test_a_run_of_auto_keeps_its_bits_where_it_is_explained():
     model = jb.auto("small")
     xs, ds = stream(24)
-    _, plain = jb.run(model, xs, ds)
+    state, plain = jb.run(model, xs, ds)
     _, trace = jb.run(model, xs, ds, observe=Explained(model))
     np.testing.assert_array_equal(trace.prediction, plain.prediction)
     base, parts = trace.observed
     np.testing.assert_allclose(base + parts.sum(axis=1), trace.prediction, atol=1e-5)
+    np.testing.assert_allclose(usual_input(model, state, R), xs.mean(axis=0), atol=0.6)
+    gap = np.where(np.arange(R) == R - 1, np.nan, xs[5])
+    assert abs(float(jb.explain(model, state, gap)[1][-1])) < 1e-5  # missing is as usual
+
+
+@pytest.mark.parametrize("learner", [None, jb.pipeline(jb.Scale(), jb.SGD(0.1))])
+def test_forecasts_are_made_before_x_is_known_and_so_are_all_base(learner):
+    model = jb.Forecast(learner, 2, longest=8)
+    state, x = learned(model)
+    base, parts = jb.explain(model, state, x)
+    np.testing.assert_array_equal(base, model.forecast(state))
+    assert parts.shape == (2, R) and not parts.any()
 
 
 def test_wrong_arguments_are_named():
