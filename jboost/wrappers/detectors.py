@@ -44,6 +44,8 @@ class ChangeDetector(abc.ABC):
         checks.refuse_complex("value", value)
         floats = [a.dtype for a in jax.tree.leaves(state) if jnp.issubdtype(a.dtype, jnp.floating)]
         number = jnp.asarray(value, floats[0])
+        if number.ndim:
+            raise ValueError(f"value must be one number; got shape {number.shape}")
         after, alarm = self.after(state, known(number, number.dtype))
         alarm = alarm & usable(number)
 

@@ -62,6 +62,8 @@ def test_a_number_that_is_not_usable_leaves_a_detector_as_it_was():
             after, alarm = detector.update(state, number)
             jax.tree.map(np.testing.assert_array_equal, after, state)
             assert not alarm
+        with pytest.raises(ValueError, match=r"value must be one number; got shape \(2,\)"):
+            detector.update(state, [1.0, 2.0])
 
 
 @pytest.mark.parametrize("noise", ["normal", "heavy tails", "skewed"])
