@@ -6,6 +6,7 @@ since then once more.
 
 from __future__ import annotations
 
+import logging
 import os
 import weakref
 from collections.abc import Callable
@@ -19,7 +20,9 @@ from jboost.fleets.names import Names
 from jboost.fleets.shares import LostState, Share
 
 ray = extras.need("ray", "ray")
+log = logging.getLogger("jboost.fleets")
 
+PATIENCE = 30  # seconds until the caller is told that workers have not started
 Ask = Callable[[Any, int], Any]  # asks an actor of this number, and returns a reference
 Rows = tuple[Names, np.ndarray, np.ndarray]  # names, xs and ds
 
@@ -53,7 +56,12 @@ class Workers:
         # actor takes it for the same function, and compiles it once.
         self._observe: tuple[Observe | None, bytes | None] = (None, None)
         # Of each actor, its identity: another one is that of a new actor in its place.
-        self._identities = ray.get([actor.identity.remote() for actor in self._actors])
+        asked = [actor.identity.remote() for actor in self._actors]
+        waiting = ray.wait(asked, num_returns=count, timeout=PATIENCE)[1]
+        if waiting:
+            advice = "pass fewer workers, or wait until the cluster has a free CPU for each"
+            log.warning("%d of %d workers have not started yet: %s", len(waiting), count, advice)
+        self._identities = ray.get(asked)
 
     def __len__(self) -> int:
         return len(self._actors)
