@@ -62,9 +62,9 @@ def show(args: argparse.Namespace, done: Outcome, kept: Kept) -> int:
 def _forecasts(kept: Kept, names: list[str]) -> Iterable[Sequence[object]]:
     """Yield a line for each key and horizon: what is forecast of the next rows of the key."""
     model: Any = kept.fleet.model
-    every = kept.fleet.names(kept.state)
+    every = kept.fleet.column(kept.state)
     for start in range(0, len(names), FORECAST_KEYS):
-        states = kept.fleet.states(kept.state, every[start : start + FORECAST_KEYS])
+        states = kept.fleet.states(kept.state, every.take(slice(start, start + FORECAST_KEYS)))
         columns = [jax.vmap(model.forecast)(states)]
         if kept.plan.intervals is not None:
             columns += jax.vmap(model.interval)(states)

@@ -98,7 +98,7 @@ def _from_arrow(argument: str, column: pa.ChunkedArray) -> Names:
     if letter is not None:
         column = column.combine_chunks()
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-        return _joined([_from_buffers(letter, chunk) for chunk in chunks if len(chunk)])
+        return joined([_from_buffers(letter, chunk) for chunk in chunks if len(chunk)])
     if types.is_integer(kind) or types.is_date(kind) or types.is_timestamp(kind):
         if types.is_date(kind):
             column = column.cast(pa.date32())
@@ -146,7 +146,8 @@ def _heads(kinds: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return (lengths.astype(np.uint64) << np.uint64(8)) | kinds.astype(np.uint64)
 
 
-def _joined(columns: Sequence[Names]) -> Names:
+def joined(columns: Sequence[Names]) -> Names:
+    """Return several columns, one after the other, as one."""
     if len(columns) == 1:
         return columns[0]
     width = max((names.words.shape[1] for names in columns), default=1)
@@ -164,6 +165,8 @@ def _from_array(argument: str, array: np.ndarray, moment: int = MOMENT) -> Names
     if array.ndim != 1:
         raise ValueError(f"{argument} must have shape (n,); got {array.shape}")
     kind = array.dtype.kind
+    if not array.size:  # no name is of the wrong kind
+        return _from_objects(argument, [])
     if kind == "i" or (kind == "u" and (array <= np.iinfo(np.int64).max).all()):
         return _uniform(WHOLE, array.astype("<i8").view(np.uint8).reshape(-1, 8))
     if kind == "M":
@@ -236,12 +239,17 @@ def _from_objects(argument: str, values: list[Any]) -> Names:
         try:
             letters[row], content = encode(value)
         except MissingName:
-            raise _missing(argument, row, sum(map(is_missing, values))) from None
+            raise _missing(argument, row, sum(map(_lacks, values))) from None
         except TypeError:
             got = f"row {row} has {checks.shown(value)}, of type {type(value).__name__}"
             raise TypeError(f"{argument} must be {KINDS}; {got}") from None
         contents.append(content)
     return _from_bytes(letters, contents)
+
+
+def _lacks(value: Any) -> bool:
+    """Return whether a name, or a part of it, is missing."""
+    return any(map(_lacks, value)) if isinstance(value, tuple) else is_missing(value)
 
 
 def _from_bytes(letters: np.ndarray, contents: list[bytes]) -> Names:

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from jboost.checkpoints.atomic import PathLike
 from jboost.core import DType, Key, Learner, State, checks
+from jboost.core.guards import mismatch
 from jboost.core.learner import instance
 from jboost.core.numerics import dtype_of
 from jboost.core.step import Observe, Trace
@@ -100,7 +101,7 @@ class Fleet:
 
     def init(self) -> FleetState:
         """Return the state before any data, without a stream."""
-        streams = Streams(self.width, self.bound, self._spill)
+        streams = Streams(self._program.spec.packing, self.bound, self._spill)
         return FleetState(
             Directory(), 0, 0, None, streams, streams.arrays.current, np.zeros(0, int)
         )
@@ -205,13 +206,19 @@ class Fleet:
         A name that has no stream yet has the state that it would start from.
         """
         state = self._checked_state(state)
-        column = self._all(state) if names is None else names_of("names", names)
+        column = self.column(state) if names is None else names_of("names", names)
         words, positions = self._words(state, column)
         return self._program.spec.unpacked(words[positions])
 
     def names(self, state: FleetState) -> list[Name]:
         """Return the names of all streams, in the order in which they first appeared."""
-        return self._all(self._checked_state(state)).tolist()
+        return self.column(state).tolist()
+
+    def column(self, state: FleetState) -> Names:
+        """Return the same names as a column that the other methods take, every kind exactly."""
+        state = self._checked_state(state)
+        with state.streams.arrays.lock:  # another thread may be adding names
+            return state.directory.names(np.arange(state.count))
 
     def key_of(self, name: Name) -> Key:
         """Return the key of the stream with this name; None for a model that does not draw."""
@@ -225,6 +232,11 @@ class Fleet:
         if lengths != {(len(column),)}:
             got = sorted(lengths)
             raise ValueError(f"states must be of {len(column)} streams, stacked; got {got}")
+        one = self._program.template
+        problem = mismatch(one, jax.tree.map(jnp.asarray, states), (len(column),))
+        if problem is not None:
+            advice = f"those of this fleet's model for {self.num_features} inputs, stacked"
+            raise ValueError(f"states must be {advice}: {problem.replace('state', 'states', 1)}")
         words = np.asarray(self._program.spec.packed(states))
         return self.init().with_streams(column, words, self._most)
 
@@ -293,14 +305,11 @@ class Fleet:
             words[new] = self._program.first_words(hashed[firsts[new]])
         return words, positions
 
-    def _all(self, state: FleetState) -> Names:
-        with state.streams.arrays.lock:  # another thread may be adding names
-            return state.directory.names(np.arange(state.count))
-
     def _checked_state(self, state: FleetState) -> FleetState:
         advice = "the state that init, load or run of this fleet returned"
         checks.instance("state", state, FleetState, advice)
-        if state.streams.width != self.width or state.streams.bound != self.bound:
+        packing = self._program.spec.packing
+        if state.streams.packing != packing or state.streams.bound != self.bound:
             raise ValueError(f"state must be {advice}; got one of another fleet")
         return state
 

@@ -8,6 +8,7 @@ release: draws depend on it, and so does the machine that serves a name.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import struct
@@ -132,11 +133,12 @@ def encode(value: Any) -> tuple[int, bytes]:
 
 
 def _encode_moment(value: datetime.datetime) -> tuple[int, bytes]:
-    letter = MOMENT if value.tzinfo is None else UTC
+    ahead = value.utcoffset()
+    letter = MOMENT if ahead is None else UTC
     nanosecond = int(getattr(value, "nanosecond", 0))  # of a pandas.Timestamp
-    if letter == UTC:
-        value = value.astimezone(datetime.UTC).replace(tzinfo=None)
     since = datetime.datetime(*value.timetuple()[:6], value.microsecond) - _EPOCH
+    if ahead is not None:
+        since -= ahead  # in UTC it may lie before the year 1, or after 9999
     seconds = since.days * 86400 + since.seconds
     return letter, struct.pack("<qI", seconds, since.microseconds * 1000 + nanosecond)
 
@@ -150,7 +152,11 @@ def _encode_numpy(value: np.datetime64) -> tuple[int, bytes]:
 
 
 def decode(kind: int, content: bytes) -> Any:
-    """Return the name that :func:`encode` took apart; a moment between microseconds is NumPy's."""
+    """Return the name that :func:`encode` took apart.
+
+    A moment that Python cannot hold, between microseconds or before the year 1 or after 9999, is
+    NumPy's; pandas', where it is installed, if it lies between microseconds in UTC.
+    """
     if kind == TEXT:
         return content.decode("utf-8", "surrogatepass")
     if kind == WHOLE:
@@ -161,11 +167,7 @@ def decode(kind: int, content: bytes) -> Any:
         days = np.datetime64(struct.unpack("<q", content)[0], "D")
         return days.item() if isinstance(days.item(), datetime.date) else days
     if kind in (MOMENT, UTC):
-        seconds, nanoseconds = struct.unpack("<qI", content)
-        if nanoseconds % 1000:
-            return np.datetime64(seconds * 10**9 + nanoseconds, "ns")
-        moment = _EPOCH + datetime.timedelta(seconds=seconds, microseconds=nanoseconds // 1000)
-        return moment.replace(tzinfo=datetime.UTC) if kind == UTC else moment
+        return _decode_moment(*struct.unpack("<qI", content), is_utc=kind == UTC)
     if kind == UUID:
         return uuid.UUID(bytes=content)
     if kind == TUPLE:
@@ -176,3 +178,20 @@ def decode(kind: int, content: bytes) -> Any:
             start += 5 + length
         return tuple(items)
     return content
+
+
+def _decode_moment(seconds: int, nanoseconds: int, *, is_utc: bool) -> Any:
+    if nanoseconds % 1000:
+        if is_utc:  # moments of NumPy have no zone
+            with contextlib.suppress(ImportError):
+                import pandas
+
+                return pandas.Timestamp(seconds * 10**9 + nanoseconds, unit="ns", tz="UTC")
+        return np.datetime64(seconds * 10**9 + nanoseconds, "ns")
+    try:
+        moment = _EPOCH + datetime.timedelta(seconds=seconds, microseconds=nanoseconds // 1000)
+    except OverflowError:
+        if nanoseconds:
+            return np.datetime64(seconds * 10**6 + nanoseconds // 1000, "us")
+        return np.datetime64(seconds, "s")
+    return moment.replace(tzinfo=datetime.UTC) if is_utc else moment

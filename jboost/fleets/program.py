@@ -44,9 +44,10 @@ class Program:
         self._call_cost = samples_per_call(bytes_of(example))  # in samples
         self.spec = loops.FleetSpec(Packing.of(example), loop, devices, generator)
         self.width = self.spec.packing.width
+        self.template = template(model, num_features, dtype.name, key)  # of a stream's state
         self._start: np.ndarray | None = None  # the words that every stream starts with
         if start is not None:
-            problem = mismatch(template(model, num_features, dtype.name, key), start)
+            problem = mismatch(self.template, start)
             if problem is not None:
                 detail = f"a state of this model for {num_features} inputs"
                 raise ValueError(f"start must be {detail}: {problem}")

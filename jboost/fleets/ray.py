@@ -14,7 +14,7 @@ import json
 import os
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -29,8 +29,11 @@ from jboost.checkpoints.atomic import PathLike, replacing
 from jboost.core import DType, Key, Learner, State, checks, extras
 from jboost.core.learner import instance
 from jboost.core.step import Observe, Trace
+from jboost.fleets import tables
+from jboost.fleets.blocks import halves, no_targets
 from jboost.fleets.columns import Keys, names_of
-from jboost.fleets.names import Name, Names
+from jboost.fleets.loops import folded
+from jboost.fleets.names import Name, Names, hashes
 from jboost.fleets.shares import share_of
 from jboost.fleets.workers import Workers, folder_of
 from jboost.running.run import checked_key, checked_stream, targets_of
@@ -133,11 +136,8 @@ class Fleet:
     ) -> tuple[Callable[[], tuple[RayState, Trace]], RayState]:
         """Give a block to the actors; return what waits for them, and the state after it."""
         names, xs, ds = block
-        inputs, targets, _ = checked_stream(xs, ds, jnp.result_type(float), targets_of(self.model))
-        if inputs.shape[1] != self.num_features:
-            raise ValueError(f"xs must have {self.num_features} columns; got shape {inputs.shape}")
+        inputs, targets = self._checked_rows(xs, ds, targets_of(self.model))
         column = names_of("names", names, len(inputs))
-        inputs, targets = np.asarray(inputs), np.asarray(targets)
         after = RayState(next(self._tokens), state.rows + len(inputs))
         self._workers.drop_with(after, after.token)
         rows = self._rows(column)
@@ -152,7 +152,7 @@ class Fleet:
     def predict(self, state: RayState, names: Keys, xs: ArrayLike) -> Array:
         """Return the predictions for rows, (n,); nothing is learned, and no stream is made."""
         token = self._checked(state).token
-        inputs = np.asarray(xs)
+        inputs, _ = self._checked_rows(xs, no_targets(xs))
         column = names_of("names", names, len(inputs))
         rows = self._rows(column)
 
@@ -161,6 +161,14 @@ class Fleet:
             return actor.predict.remote(token, column.take(mine), inputs[mine])
 
         return _joined(rows, self._workers.all(ask), len(inputs))
+
+    def run_table(
+        self, state: RayState, table: object, *, names: str | Sequence[str], target: str,
+        inputs: Sequence[str] | None = None,
+    ) -> tuple[RayState, Trace]:  # fmt: skip
+        """Run the rows of an Arrow, pandas or polars table."""
+        column, xs, ds = tables.split(table, names, target, inputs)
+        return self.run(state, column, xs, ds)
 
     def states(self, state: RayState, names: Keys | None = None) -> State:
         """Return the model's states of the named streams, or of all, stacked."""
@@ -173,7 +181,7 @@ class Fleet:
             return actor.states.remote(token, mine)
 
         found = self._workers.all(ask)
-        if rows is not None:
+        if rows is not None and any(n for _, n in found):
             shares = [share if n else None for share, n in found]
             return _joined(rows, shares, sum(map(len, rows)))
         shares = [share for share, n in found if n] or [found[0][0]]
@@ -187,6 +195,30 @@ class Fleet:
             for share in self._workers.all(lambda a, i: a.names.remote(token))
             for name in share
         ]
+
+    def key_of(self, name: Name) -> Key:
+        """Return the key of the stream with this name; None for a model that does not draw."""
+        words = halves(hashes(names_of("name", [name])))[0]
+        return None if self.key is None else folded(self.key, jnp.asarray(words))
+
+    def from_states(self, names: Keys, states: State) -> RayState:
+        """Return the state in which the named streams have these states, stacked."""
+        column = names_of("names", names)
+        rows, arrays = self._rows(column), jax.tree.map(np.asarray, states)
+        lengths = {leaf.shape[:1] for leaf in jax.tree.leaves(arrays)}
+        if lengths != {(len(column),)}:
+            got = sorted(lengths)
+            raise ValueError(f"states must be of {len(column)} streams, stacked; got {got}")
+        state = RayState(next(self._tokens), 0)
+
+        def take(actor: Any, i: int) -> Any:
+            share = jax.tree.map(lambda leaf: leaf[rows[i]], arrays)
+            return actor.take.remote(state.token, column.take(rows[i]), share)
+
+        self._workers.all(take)
+        self._workers.drop_with(state, state.token)
+        self._workers.keep(state.token)
+        return state
 
     def save(self, folder: PathLike, state: RayState, *, position: Any = None) -> None:
         """Keep a state in a folder, with the position of the input, all or nothing."""
@@ -228,6 +260,14 @@ class Fleet:
     def _checked(self, state: RayState) -> RayState:
         advice = "the state that init, load or run of this fleet returned"
         return checks.instance("state", state, RayState, advice)
+
+    def _checked_rows(
+        self, xs: ArrayLike, ds: ArrayLike, answers: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        inputs, targets, _ = checked_stream(xs, ds, jnp.result_type(float), answers)
+        if inputs.shape[1] != self.num_features:
+            raise ValueError(f"xs must have {self.num_features} columns; got shape {inputs.shape}")
+        return np.asarray(inputs), np.asarray(targets)
 
     def _rows(self, column: Names) -> list[np.ndarray]:
         """Return the rows of each actor."""

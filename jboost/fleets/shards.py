@@ -23,7 +23,7 @@ from jboost.checkpoints import archive
 from jboost.checkpoints.archive import CheckpointError
 from jboost.checkpoints.atomic import owning, replacing
 from jboost.checkpoints.description import Store, describe, difference
-from jboost.core import Key, Learner
+from jboost.core import Key, Learner, checks
 from jboost.fleets.names import LONG, Names, words_of
 from jboost.fleets.state import FleetState, rows_per_shard
 
@@ -67,6 +67,7 @@ def write_shards(
     ``columns`` have a row for each stream. A row may differ from what is kept only if the stream
     had rows since.
     """
+    columns = _checked_columns(columns, state.count)
     os.makedirs(folder, exist_ok=True)
     try:
         header = {"position": json.loads(json.dumps(position, allow_nan=False))}
@@ -100,6 +101,18 @@ def write_shards(
             archive.write(file, header, store.arrays)
         _remove_others(folder, {name for name, _ in files})
         return Saved(_digest(manifest), tuple(files), state.marks)
+
+
+def _checked_columns(columns: Columns, count: int) -> Columns:
+    """Return arrays of numbers by name, of which each has ``count``."""
+    wanted = f"columns must be a dict of arrays of {count} numbers, one for each stream"
+    if not isinstance(columns, Mapping):
+        raise TypeError(f"{wanted}; got {checks.shown(columns)}")
+    arrays = {str(name): checks.array_of(values) for name, values in columns.items()}
+    for name, array in arrays.items():
+        if array is None or array.dtype.kind not in "biuf" or array.shape[:1] != (count,):
+            raise ValueError(f"{wanted}; {name!r} is {checks.shown(columns[name])}")
+    return {name: array for name, array in arrays.items() if array is not None}
 
 
 def _arrays(state: FleetState, streams: np.ndarray, columns: Columns) -> archive.Arrays:

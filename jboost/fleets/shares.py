@@ -16,7 +16,7 @@ import numpy as np
 
 from jboost.core import State
 from jboost.core.step import Observe
-from jboost.fleets.columns import names_of
+from jboost.fleets.columns import joined
 from jboost.fleets.fleet import Fleet
 from jboost.fleets.names import Name, Names, hashes
 from jboost.fleets.state import FleetState
@@ -96,21 +96,24 @@ class Share:
         if len(folders) == 1:
             self._states[token] = self._fleet.load(folders[0])
             return
-        names: list[Name] = []
+        names: list[Names] = []
         stacked: list[State] = []
         for folder in folders:
             state = self._fleet.load(folder)
-            every = self._fleet.names(state)
-            rows = np.flatnonzero(share_of(names_of("names", every), workers) == number)
-            mine = [every[row] for row in rows.tolist()]
-            if mine:
-                names += mine
+            every = self._fleet.column(state)
+            mine = every.take(np.flatnonzero(share_of(every, workers) == number))
+            if len(mine):
+                names.append(mine)
                 stacked.append(self._fleet.states(state, mine))
         state = self._fleet.init()
         if names:
-            joined = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *stacked)
-            state = self._fleet.from_states(names, joined)
+            whole = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *stacked)
+            state = self._fleet.from_states(joined(names), whole)
         self._states[token] = state
+
+    def take(self, token: int, names: Names, states: State) -> None:
+        """Give a number to the state in which the named streams have these states, stacked."""
+        self._states[token] = self._fleet.from_states(names, states)
 
     def forget(self, token: int) -> None:
         """Let a state go."""

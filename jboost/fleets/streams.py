@@ -13,6 +13,7 @@ import weakref
 
 import numpy as np
 
+from jboost.engine.packing import Packing
 from jboost.fleets.versions import Arrays, Change
 
 _FIRST_ROWS = 64  # of an array that is new
@@ -21,11 +22,12 @@ _FIRST_ROWS = 64  # of an array that is new
 class Streams:
     """The states of streams, by the numbers of their names."""
 
-    def __init__(self, width: int, bound: int | None, folder: str | None) -> None:
+    def __init__(self, packing: Packing, bound: int | None, folder: str | None) -> None:
         def zeros(dtype: type[np.generic], *shape: int) -> np.ndarray:
             return np.zeros((_FIRST_ROWS, *shape), dtype)
 
-        self.width, self.bound = width, bound
+        width = packing.width
+        self.packing, self.width, self.bound = packing, width, bound
         arrays = {"words": zeros(np.uint32, width)}
         if bound is not None:
             self._file = SpillFile(width, folder)

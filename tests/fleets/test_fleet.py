@@ -211,6 +211,11 @@ def test_states_make_a_fleet_again(tmp_path):
     np.testing.assert_array_equal(fleet.from_states(fleet.names(state), loaded).words, state.words)
     with pytest.raises(ValueError, match="states must be of 3 streams"):
         fleet.from_states([1, 2, 3], fleet.states(state, [1, 2]))
+    with pytest.raises(ValueError, match=r"states must be those of .* structure"):
+        twice = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), jb.Newton().init(R))
+        fleet.from_states([1, 2], twice)
+    with pytest.raises(ValueError, match=r"states\.w has float32\[2, 3\] where float32\[2, 2\]"):
+        fleet.from_states([1, 2], jb.SGD(0.1).init(R)._replace(w=np.zeros((2, 3), np.float32)))
     with pytest.raises(ValueError, match="names must all be different"):
         fleet.from_states([1, 1], fleet.states(state, [1, 2]))
 
@@ -345,6 +350,10 @@ def test_other_bad_arguments_are_named():
         Fleet(jb.SGD(0.1), R, schedule="columns")
     with pytest.raises(ValueError, match=r"state must be .* got one of another fleet"):
         fleet.run(Fleet(jb.SGD(0.1), R + 1).init(), [0], np.ones((1, R)), np.ones(1))
+    other = Fleet(jb.pipeline(jb.SGD(0.1)), R)  # whose states are as large, but others
+    assert other.width == fleet.width
+    with pytest.raises(ValueError, match=r"state must be .* got one of another fleet"):
+        fleet.run(other.init(), [0], np.ones((1, R)), np.ones(1))
 
 
 @pytest.mark.parametrize("call", [0, 40, 1000])

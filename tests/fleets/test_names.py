@@ -99,6 +99,34 @@ def test_a_column_of_any_library_has_the_names_of_a_list(values):
     assert names_of("names", sliced).tolist() == [*values, *values][2:7]
 
 
+FAR = datetime.timezone(datetime.timedelta(hours=-5))
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        ([MOMENT.replace(year=9999, tzinfo=FAR)], [MOMENT.replace(year=9999, hour=17)]),
+        ([datetime.datetime(9999, 12, 31, 23, tzinfo=FAR)], [np.datetime64("10000-01-01T04", "s")]),
+        (np.array(["20000-01-01T00:00:01.5"], "M8[ms]"), [np.datetime64("20000-01-01T00:00:01.5")]),
+        (np.array(["-0044-03-15T12"], "M8[s]"), [np.datetime64("-0044-03-15T12", "s")]),
+        (
+            pandas.Series(pandas.to_datetime(["2026-01-01T00:00:00.000000001Z"])),
+            [pandas.Timestamp("2026-01-01T00:00:00.000000001Z")],
+        ),
+    ],
+    ids=["zone", "zone beyond Python", "beyond Python", "before Python", "nanoseconds of a zone"],
+)
+def test_moments_that_python_cannot_hold_are_names_too(values, names):
+    found = names_of("names", values)
+    utc = [n.replace(tzinfo=datetime.UTC) if isinstance(n, datetime.datetime) else n for n in names]
+    assert found.tolist() == utc
+    fleet = jb.Fleet(jb.SGD(0.5), 1)
+    state, _ = fleet.run(fleet.init(), values, [[1.0]], [1.0])
+    assert fleet.predict(state, fleet.column(state), [[1.0]]).tolist() == [0.5]
+    if not (isinstance(values, list) and isinstance(names[0], np.datetime64)):
+        assert fleet.predict(state, fleet.names(state), [[1.0]]).tolist() == [0.5]
+
+
 def test_hashes_never_change():
     """Draws and the machine that serves a name depend on them."""
     assert [hex(h) for h in hashes(names_of("names", ["a", 1, b"x" * 100, (1, "a")]))] == HASHES
@@ -145,7 +173,7 @@ def test_many_names_in_one_block():
         (pandas.Series(["a", None]), "names must not be missing; row 1"),
         (polars.Series(["a", None]), "names must not be missing; row 1"),
         (np.array(["2026-01-01", "NaT"], "datetime64[D]"), "names must not be missing; row 1"),
-        ([("a", None)], "names must not be missing; row 0"),
+        ([("a", None), "b", ("c", ("d", None))], "names must not be missing; row 0 .* 2 in all"),
         (["a", 1.5], r"names must be text, .* row 1 has 1.5, of type float"),
         ([True], "row 0 has True, of type bool"),
         (np.array([1.0]), "names must be text, .* got dtype float64"),
@@ -158,6 +186,10 @@ def test_many_names_in_one_block():
 def test_bad_names_are_named(names, message):
     with pytest.raises((TypeError, ValueError), match=message):
         names_of("names", names)
+
+
+def test_no_names_are_names_of_any_kind():
+    assert all(len(names_of("names", none)) == 0 for none in ([], (), np.array([])))
 
 
 def test_a_hostile_block_loses_nothing():
@@ -195,3 +227,21 @@ def test_tables_with_a_column_of_names(library):
         fleet.run_table(state, table, names="sensor", target="y")
     with pytest.raises(TypeError, match="inputs must be columns of numbers; 'shop' is"):
         fleet.run_table(state, table, names="item", target="y")
+    with pytest.raises(TypeError, match="names must be the names of columns, as text; got 3"):
+        fleet.run_table(state, table, names=3, target="y")
+    with pytest.raises(ValueError, match="names must be at least one column; got none"):
+        fleet.run_table(state, table, names=[], target="y")
+    with pytest.raises(ValueError, match="inputs must be other columns than the target; got 'y'"):
+        fleet.run_table(state, table, names="item", target="y", inputs=["x", "y"])
+    after, _ = fleet.run_table(state, table, names="item", target="y", inputs="x")  # one, as text
+    assert fleet.names(after)[-2:] == [1, 2]
+
+
+def test_columns_of_pandas_may_have_numbers_for_names_but_not_the_same_one_twice():
+    frame = pandas.DataFrame([["n", 1.0, 2.0], ["s", 3.0, 4.0]])
+    fleet = jb.Fleet(jb.SGD(0.1), 1)
+    state, _ = fleet.run_table(fleet.init(), frame, names="0", target="2")
+    assert fleet.names(state) == ["n", "s"]
+    frame.columns = ["key", "x", "x"]
+    with pytest.raises(ValueError, match="target must name one column each; 2 are 'x'"):
+        fleet.run_table(state, frame, names="key", target="x", inputs=["key"])

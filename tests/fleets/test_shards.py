@@ -151,3 +151,15 @@ def test_a_position_must_fit_json(tmp_path):
         fleet.save(tmp_path, fleet.init(), position=object())
     fleet.save(tmp_path, fleet.init(), position=0)
     assert len(fleet.load(tmp_path)) == 0 and shards.read_manifest(str(tmp_path))[0]["count"] == 0
+
+
+@pytest.mark.parametrize(
+    "columns", [{"sum": [1.0, 2.0]}, {"sum": ["a", "b", "c"]}, {"sum": 3.0}, [1.0, 2.0, 3.0]]
+)
+def test_columns_must_have_a_number_for_each_stream(columns, tmp_path):
+    fleet = jb.Fleet(MODEL, R)
+    kept, _ = fleet.run(fleet.init(), *rows([*"abc"]))
+    fleet.save(tmp_path, kept, columns={"sum": [1.0, 2.0, 3.0]})
+    with pytest.raises((TypeError, ValueError), match="columns must be a dict of arrays of 3"):
+        fleet.save(tmp_path, kept, columns=columns)
+    assert fleet.load(tmp_path).columns["sum"].tolist() == [1.0, 2.0, 3.0]

@@ -6,6 +6,7 @@ import tempfile
 
 import jax
 import numpy as np
+import pandas
 import ray
 
 import jboost as jb
@@ -63,9 +64,11 @@ def main():
         loaded = fewer.load(folder)
         assert loaded.position == {"offset": 7} and loaded.rows == 7 * 64
         assert same(fewer.states(loaded, names), alone.states(state)), "loaded states differ"
+        check_the_other_methods(fleet, fewer, alone, state)
     hostile = {
         "xs must have 2 columns": (["a"], [[1.0]], [1.0]),
         "names must not be missing": ([None], [[1.0, 1.0]], [1.0]),
+        "xs must have at least one row": ([], np.zeros((0, R)), []),
     }
     for message, wrong in hostile.items():
         try:
@@ -73,7 +76,34 @@ def main():
             raise AssertionError("accepted")
         except ValueError as error:
             assert message in str(error), error
+    for message in ("xs must have 2 columns", "xs must have at least one row"):
+        names, xs, _ = hostile[message]
+        try:
+            fleet.predict(now, names, xs)
+            raise AssertionError("accepted")
+        except ValueError as error:
+            assert message in str(error), error
+    assert same(fleet.states(now, []), alone.states(state, []))
     print("same bits")
+
+
+def check_the_other_methods(fleet, fewer, alone, state):
+    """Keys, tables, and states that are given, with names whose moments Python cannot hold."""
+    assert same(*(jax.random.key_data(one.key_of(("shop", 3))) for one in (fleet, alone)))
+    moments = pandas.to_datetime(
+        ["2026-01-01T00:00:00.000000001Z", "2026-01-01T00:00:00.000000002Z"]
+    )
+    table = pandas.DataFrame({"at": moments, "a": [1.0, 2.0], "b": [3.0, 5.0], "y": [1.0, 2.0]})
+    expected, _ = alone.run_table(alone.init(), table, names="at", target="y")
+    now, _ = fleet.run_table(fleet.init(), table, names="at", target="y")
+    assert same(fleet.states(now, moments), alone.states(expected, moments)), "tables differ"
+    names = alone.names(state)
+    given = fleet.from_states(names, alone.states(state))
+    assert same(fleet.states(given, names), alone.states(state)), "given states differ"
+    with tempfile.TemporaryDirectory() as folder:
+        fleet.save(folder, now)
+        found = fewer.load(folder)
+        assert same(fewer.states(found, moments), alone.states(expected, moments)), "names differ"
 
 
 if __name__ == "__main__":
