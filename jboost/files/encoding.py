@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from jboost.core import extras
-from jboost.files import times
+from jboost.files import cycles, times
 from jboost.files.columns import (
     NUMERIC,
     Column,
@@ -24,13 +24,11 @@ from jboost.files.columns import (
     bucket,
     text_codes,
 )
-from jboost.transforms import calendar
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-CACHED_ROWS = 4096  # of which cycles are computed at once: their arrays fit in a cache
 DURATIONS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # how many of a unit make a second
 
 
@@ -157,7 +155,7 @@ class Encoder:
             for column in columns.inputs:
                 of_column = x[:, at : at + column.width]
                 if column.kind == "time":
-                    _fill_cycles(of_column, column, read[column.name])
+                    cycles.fill(of_column, column, read[column.name])
                 else:
                     self._fill(of_column, column, block, bad)
                 at += column.width
@@ -230,15 +228,6 @@ class Encoder:
                 advice = "correct it, or pass --date-format, or --bad-rows skip"
                 self._bad_rows.add(DataError(f"{block.place_of(row)}: {problem}", advice))
             bad[row] = True
-
-
-def _fill_cycles(x: np.ndarray, column: Column, found: times.Times) -> None:
-    """Fill x, the columns that a column of times becomes."""
-    for start in range(0, len(x), CACHED_ROWS):
-        rows = slice(start, start + CACHED_ROWS)
-        spans = found.wall[rows], found.instants[rows], column.origin
-        for i, numbers in enumerate(calendar.of_instants(column.cycles, *spans)):
-            x[rows, i] = numbers
 
 
 def _floats(values: pa.ChunkedArray) -> np.ndarray:

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost.files import encoding, sources, time_formats
-from jboost.files.columns import Columns, DataError
+from jboost.files import cycles, sources, time_formats
+from jboost.files.columns import Column, Columns, DataError
+from jboost.files.times import Times
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -258,6 +259,32 @@ def test_calendar_makes_the_columns_of_the_command() -> None:
 def test_cycles_do_not_depend_on_the_pieces_they_are_made_in(monkeypatch: Any) -> None:
     rows = [{"t": f"2024-03-{1 + i % 28:02} {i % 24:02}:{i % 60:02}", "y": i} for i in range(100)]
     ((whole, _),) = sources.read(rows, "y")
-    monkeypatch.setattr(encoding, "CACHED_ROWS", 7)
+    monkeypatch.setattr(cycles, "CACHED_ROWS", 7)
     ((pieces, _),) = sources.read(rows, "y")
     assert whole.shape == (100, 19) and whole.tobytes() == pieces.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kept", [("day", "week", "year", "elapsed"), ("week",), ("year", "day")])
+def test_cycles_that_are_looked_up_have_the_bits_of_those_that_are_computed(
+    kept: tuple[str, ...], dtype: type[np.floating[Any]]
+) -> None:
+    rng, rows = np.random.default_rng(0), 3 * cycles.CACHED_ROWS
+    minutes = rng.integers(-(10**7), 3 * 10**7, rows)  # from 1950 to 2027
+    wall = np.datetime64(12_345_678, "us") + minutes * np.timedelta64(1, "m")
+    wall[0] = np.datetime64("NaT")  # in the first piece, and a fraction of a minute in the second
+    wall[-cycles.CACHED_ROWS - 1] += np.timedelta64(1, "us")
+    found = Times(wall - np.timedelta64(7, "h"), wall, np.zeros(0, int))
+    column = Column("t", "time", format="iso", cycles=kept, origin=5)
+    cycles._table.cache_clear()
+    whole = np.empty((rows, column.width + 1), dtype)[:, 1:]
+    cycles.fill(whole, column, found)
+    assert rows >= cycles.WEEK and cycles._table.cache_info().misses == (kept[0] != "year")
+    for start in range(0, rows, 1000):  # of so few no table is made
+        piece, some = (
+            np.empty((1000, column.width), dtype)[: rows - start],
+            slice(start, start + 1000),
+        )
+        cycles.fill(piece, column, Times(found.instants[some], wall[some], found.odd))
+        assert piece.tobytes() == np.ascontiguousarray(whole[some]).tobytes()
+    assert cycles._table.cache_info().misses == (kept[0] != "year")
