@@ -12,7 +12,7 @@ from jboost.files.columns import Column
 from jboost.files.times import Times
 from jboost.transforms import calendar
 
-CACHED_ROWS = 4096  # of which columns are computed at once: their arrays fit in a cache
+CACHED_ROWS = 8192  # of which columns are computed at once: their arrays fit in a cache
 MINUTE = 60_000_000  # microseconds
 WEEK = calendar.PERIODS["week"] // 60  # minutes
 MONDAY = calendar.WEEK_BEGINS * 1_000_000  # microseconds since 1970
@@ -61,7 +61,7 @@ def _minutes(wall: np.ndarray, after: int) -> np.ndarray | None:
 
     None if one of them does not, or is missing.
     """
-    since = wall.astype(np.int64) - (MONDAY + after)
+    since = wall.view(np.int64) - (MONDAY + after)
     minutes = since // MINUTE  # NumPy's // is much faster than its %
     if (minutes * MINUTE != since).any():
         return None

@@ -24,6 +24,7 @@ from jboost.files.encoding import BadRows
 from jboost.files.lines import Lines, Text
 from jboost.files.numerals import MISSING, SHARES, numbers_in, plain, reads_as_number
 from jboost.files.reader import Reader, first_line, kinds_in
+from jboost.files.times import ISO, ZONED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,7 +96,7 @@ class Delimited(Reader):
         return first
 
     def blocks(self, columns: Columns, position: int) -> Iterator[RawBlock]:
-        kinds = kinds_in(columns, self.names, self.label)
+        kinds = kinds_in(columns, self.names, self.label) | _iso_times(columns)
         if self.live:
             position, blocks = 0, itertools.chain([self._sample], self._lines)
         else:
@@ -246,6 +247,7 @@ class Delimited(Reader):
         """The rows as Arrow parses them."""
         pa, arrow_csv = extras.need("pyarrow", "io"), extras.need("pyarrow.csv", "io")
         types = {"number": pa.float64(), "boolean": pa.bool_()}
+        types |= {ISO: pa.timestamp("us"), ZONED: pa.timestamp("us", "UTC")}
         threads = not self.live and len(lines.text) >= THREADED_BYTES
         read = arrow_csv.ReadOptions(
             column_names=self.names, block_size=len(lines.text) + 1, use_threads=threads
@@ -262,11 +264,14 @@ class Delimited(Reader):
         return arrow_csv.read_csv(pa.BufferReader(lines.text), read, parse, convert)
 
     def _with_numbers(self, lines: Lines, kinds: Mapping[str, str]) -> pa.Table:
-        """The rows as Arrow parses them, with numbers that Arrow cannot parse."""
+        """The rows as Arrow parses them, with numbers and times that Arrow cannot parse."""
         pa = extras.need("pyarrow", "io")
         try:
             return self._table(lines, kinds)
         except pa.ArrowInvalid as error:
+            if times := [name for name, kind in kinds.items() if kind in (ISO, ZONED)]:
+                # What is no time is named where texts become times.
+                return self._with_numbers(lines, {**kinds, **dict.fromkeys(times, "time")})
             as_text = {name: "text" if kind == "number" else kind for name, kind in kinds.items()}
             table = self._table(lines, as_text)
             columns = {name: table.column(name) for name in kinds}
@@ -304,3 +309,9 @@ class Delimited(Reader):
             if error is not None:
                 raise error
         raise DataError(f"{self.label}, from line {lines.number} on: {reason}")
+
+
+def _iso_times(columns: Columns) -> dict[str, str]:
+    """Return the formats of times that Arrow parses with the text; labels stay as written."""
+    formats = {c.name: c.format for c in columns.inputs if c.format in (ISO, ZONED)}
+    return {name: form for name, form in formats.items() if name not in columns.labels}

@@ -176,15 +176,16 @@ def _cycles(wall: np.ndarray, form: str, *, of_day: bool) -> tuple[str, ...]:
 
 def _format_of(values: pa.ChunkedArray, form: str | None, label: str) -> str | None:
     """Return the format in which most of the texts are times, None if there is none."""
-    pa = extras.need("pyarrow", "io")
-    if pa.types.is_dictionary(values.type):
+    types = extras.need("pyarrow.types", "io")
+    if types.is_dictionary(values.type):
         values = values.unify_dictionaries()
-    # A dictionary may hold few long texts for many rows: only different ones are written out.
-    texts = values.unique().cast(pa.string()).drop_null()
     if form is not None:
+        texts = _different(values)
         found = times.parsed(texts, form)
         return form if len(texts) and 2 * np.isnat(found).sum() < len(texts) else None
-    first = texts[:PROBE]
+    first = _different(values[: 10 * PROBE])[:PROBE]
+    if len(first) < PROBE:  # most rows have the text of another one
+        first = _different(values)[:PROBE]
     if not any(_LIKE_A_TIME.search(text) for text in first.to_pylist()):
         return None
     for iso in (ISO, ZONED):
@@ -196,6 +197,7 @@ def _format_of(values: pa.ChunkedArray, form: str | None, label: str) -> str | N
     fitting = [form for form in formats if 2 * _lacking(first, form) < len(first)]
     if not fitting:
         return None
+    texts = _different(values)
     lacking = {form: _lacking(texts, form) for form in fitting}
     best = [form for form in fitting if lacking[form] == min(lacking.values())]
     if len(best) > 1:
@@ -205,6 +207,14 @@ def _format_of(values: pa.ChunkedArray, form: str | None, label: str) -> str | N
         value = f"{first[0].as_py()!r:.40}"
         raise DataError(f"{label} holds dates such as {value}, in an unclear order; pass {options}")
     return best[0]
+
+
+def _different(values: pa.ChunkedArray) -> pa.Array:
+    """Return the different texts of a column in the order in which they appear.
+
+    A dictionary may hold few long texts for many rows: only different ones are written out.
+    """
+    return values.unique().cast(extras.need("pyarrow", "io").string()).drop_null()
 
 
 def _lacking(texts: pa.Array, form: str) -> int:

@@ -143,7 +143,7 @@ def of_instants(
     ``wall`` is what a clock on the wall shows, ``instants`` are the same times in UTC, and elapsed
     time is counted from ``origin``, in microseconds since 1970.
     """
-    clock, missing = wall.astype(np.int64), np.isnat(wall)
+    clock, missing = wall.view(np.int64), np.isnat(wall)
 
     def phase(cycle: str) -> np.ndarray:
         period = PERIODS[cycle] * 1_000_000
@@ -151,7 +151,7 @@ def of_instants(
         return (since - since // period * period) / period  # NumPy's // is much faster than its %
 
     def elapsed() -> np.ndarray:
-        return (instants.astype(np.int64) - origin) / (PERIODS["day"] * 1e6)
+        return (instants.view(np.int64) - origin) / (PERIODS["day"] * 1e6)
 
     made = columns(cycles, phase, elapsed, np)
     if missing.any():

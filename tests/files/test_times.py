@@ -216,6 +216,34 @@ def test_what_is_no_time_is_named_with_its_line(tmp_path: Path) -> None:
         read(tmp_path, text, time="a")
 
 
+def test_iso_times_that_label_no_row_are_parsed_with_the_text(tmp_path: Path) -> None:
+    zoned = "%Y-%m-%dT%H:%M:%S+02:00"
+    rows = [
+        f"{t.isoformat(' ')};{t.isoformat()};{t.strftime(zoned)};{i}" for i, t in enumerate(HOURS)
+    ]
+    source = read(tmp_path, "\n".join(["a;b;c;y", *rows, ""]))
+    (raw,) = source._reader.blocks(source.columns, 0)
+    assert [str(t) for t in raw.table.schema.types] == [
+        "string", "timestamp[us]", "timestamp[us, tz=UTC]", "double",
+    ]  # fmt: skip
+    expected = inputs(source)
+    assert (expected[:, :19] == expected[:, 19:38]).all()
+    odd = [*rows]
+    odd[150] = odd[150].replace("T", " at ", 1)
+    odd[170] = odd[170].replace(";170", ";€ 170")  # a number that Arrow cannot parse
+    text = "\n".join(["a;b;c;y", *odd, ""])
+    with pytest.raises(
+        DataError, match=r"line 152: '2013-01-03 at 13:00:00' in the column 'b' is no"
+    ):
+        inputs(read(tmp_path, text))
+    said: list[str] = []
+    skipped = read(tmp_path, text, bad_rows=said.append)
+    ((x, y),) = skipped
+    assert len(said) == 1 and "line 152: " in said[0] and np.isnan(x[150]).all() and y[170] == 170
+    there = np.arange(200) != 150
+    assert (x[there] == expected[there]).all()
+
+
 def test_a_user_may_drop_the_time_and_keep_it_as_a_label(tmp_path: Path) -> None:
     text = csv("%Y-%m-%d %H:%M").replace("when;", "id;when;", 1).replace("\n2", "\nx;2")
     source = read(tmp_path, text, time="when", drop=["when"], ids=["id"])
