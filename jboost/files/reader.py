@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -115,6 +116,7 @@ def unread(arrow_type: pa.DataType) -> str:
     return f"{'lists' if lists else arrow_type}, which are neither numbers, texts nor times"
 
 
+@functools.lru_cache(maxsize=256)
 def likely_kind(arrow_type: pa.DataType) -> str | None:
     """Return what a column of an Arrow type holds, None if it is nothing that is read."""
     types = extras.need("pyarrow.types", "io")

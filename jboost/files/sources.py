@@ -114,7 +114,8 @@ def read(
         said = "give no drop, category, ordinal, time, date_format, time_zone or ids with them"
         raise ValueError(f"columns say what is read; {said}")
     text_format = TextFormat(delimiter, decimal, encoding, header)
-    reader = _reader(data, names, block, text_format, policy)
+    needed = [name for name in (target, time) if isinstance(name, str)]
+    reader = _reader(data, names, block, text_format, policy, {*drop}.difference(needed))
     if reader is None:
         array = np.asanyarray(data)
         return Source(*_from_array(array, target, columns, names, drop, block), missing)
@@ -216,8 +217,12 @@ def _reader(
     block: int | None,
     text_format: TextFormat,
     bad_rows: BadRows,
+    unread: Collection[str],
 ) -> Reader | None:
-    """Return the reader of the data; None for an array, which needs none."""
+    """Return the reader of the data; None for an array, which needs none.
+
+    Values of columns that are ``unread`` are not needed.
+    """
     path = os.fspath(data) if isinstance(data, (str, os.PathLike)) else None
     is_folder = path is not None and path != "-" and os.path.isdir(path)
     if path is not None and not is_folder and not _is_parquet(path):
@@ -235,7 +240,7 @@ def _reader(
         if value is not None:
             raise TypeError(f"{option} is for text files; got {type(data).__name__}")
     if path is not None:
-        return ParquetFolder(path) if is_folder else Parquet(path)
+        return (ParquetFolder if is_folder else Parquet)(path, unread)
     if is_table(data):
         return Tables(Peeked([data]), block)
     if hasattr(data, "dtype") and hasattr(data, "shape"):

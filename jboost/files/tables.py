@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 BLOCK_ROWS = 65_536  # of a table or a file
 BLOCK_NUMBERS, BLOCK_BYTES = 2**23, 2**25  # of a file, if that is fewer rows
+KEPT_NUMBERS, KEPT_BYTES = 2**20, 2**23  # of a file that is read only once
 SAMPLE_ROWS = 1000  # of a file
 GATHERED_ROWS = 1024  # of an iterable of rows: so many are waited for before they make a block
 
@@ -56,21 +58,33 @@ class Peeked:
 
 
 class Parquet(Reader):
-    """Reads a Parquet file. The file stays open; each pass reads its row groups from the start."""
+    """Reads a Parquet file. The file stays open; each pass reads its row groups from the start.
 
-    def __init__(self, path: PathLike):
-        self.label = os.fspath(path)
+    To read a few rows takes a good part of the time of a whole block. So a small file is read once,
+    for the sample, and kept.
+
+    Args:
+      path: that of the file.
+      unread: columns whose values are not needed; they are missing in the sample.
+    """
+
+    def __init__(self, path: PathLike, unread: Collection[str] = ()):
+        self.label, self._unread = os.fspath(path), {*unread}
+        self._kept: list[pa.Table] = []  # the rows of a small file
         pa, parquet = extras.need("pyarrow", "io"), extras.need("pyarrow.parquet", "io")
         self._errors = (pa.ArrowException, OSError, UnicodeDecodeError)
         try:
-            schema = parquet.read_schema(path)
-            self._names: list[str] = schema.names
-            # A text that is repeated is read once: a small file could otherwise fill any memory.
-            texts = [field.name for field in schema if reader.holds_text(field.type)]
             # What is buffered ahead would all be held until the end of the file.
-            self._file = parquet.ParquetFile(
-                path, read_dictionary=texts, page_checksum_verification=True, pre_buffer=False
-            )
+            options = {"page_checksum_verification": True, "pre_buffer": False}
+            self._file = parquet.ParquetFile(path, **options)
+            self._names: list[str] = self._file.schema_arrow.names
+            # A text that is repeated is read once: a small file could otherwise fill any memory.
+            texts = [f.name for f in self._file.schema_arrow if reader.holds_text(f.type)]
+            if texts:
+                with self._file as opened:
+                    self._file = parquet.ParquetFile(
+                        path, metadata=opened.metadata, read_dictionary=texts, **options
+                    )
         except self._errors as error:
             raise self._damaged(error) from None
         table_columns.refuse_names(self._names, self.label)
@@ -85,20 +99,47 @@ class Parquet(Reader):
         if longest > LONGEST_ROW:
             sizes = f"{longest // 2**20:,} MB; at most {LONGEST_ROW // 2**20} are read"
             raise DataError(f"{self.label} has rows of {sizes}")
-        self._fitting_rows = BLOCK_BYTES // max(longest, 1)
+        self._fitting_rows, self._kept_rows = (
+            size // max(longest, 1) for size in (BLOCK_BYTES, KEPT_BYTES)
+        )
 
     def sample(self) -> RawBlock:
+        pa = extras.need("pyarrow", "io")
+        names = [name for name in self._names if name not in self._unread] or self._names
         rows = min(SAMPLE_ROWS, BLOCK_NUMBERS // len(self._names), self._fitting_rows)
-        return RawBlock(next(self._read(self._names, rows)), row_numbers(self.label, 0))
+        self._kept = self._whole(names)
+        first = (self._kept[0] if self._kept else next(self._read(names, rows)))[:rows]
+        columns = dict.fromkeys(self._names, pa.nulls(first.num_rows))
+        columns |= zip(first.column_names, first.columns, strict=True)
+        return RawBlock(pa.table(columns), row_numbers(self.label, 0))
 
     def blocks(self, columns: Columns, position: int) -> Iterator[RawBlock]:
         refuse_other_columns(columns, self._file.schema_arrow, self.label)
+        rows = max(min(BLOCK_ROWS, BLOCK_NUMBERS // columns.width, self._fitting_rows), 1)
+        names, kept = [*kinds_in(columns, self._names, self.label)], self._kept
+        if kept and {*names} <= {*kept[0].column_names}:
+            tables = (t[at : at + rows] for t in kept for at in range(0, t.num_rows, rows))
+            return self.from_position(tables, position)
         ends = np.cumsum(self._group_rows)
         skipped = int(np.searchsorted(ends, position, side="right"))  # row groups before it
-        rows = min(BLOCK_ROWS, BLOCK_NUMBERS // columns.width, self._fitting_rows)
-        kinds = kinds_in(columns, self._names, self.label)
-        tables = self._read([*kinds], rows, skipped)
+        tables = self._read(names, rows, skipped)
         return self.from_position(tables, position, start=sum(self._group_rows[:skipped]))
+
+    def _whole(self, names: list[str]) -> list[pa.Table]:
+        """Return all rows of a file that is small and not damaged, else none."""
+        kinds = [reader.likely_kind(self._file.schema_arrow.field(name).type) for name in names]
+        most = min(BLOCK_ROWS, KEPT_NUMBERS // len(names), self._kept_rows)
+        left, pieces = sum(self._group_rows), []
+        if None in kinds or not 0 < left <= most:
+            return []
+        with contextlib.suppress(DataError):  # which a pass raises when it comes to the damage
+            for piece in self._read(names, most):
+                pieces.append(piece)
+                left -= piece.num_rows
+                if left < 0:  # they could be too many to keep
+                    return []
+            return pieces
+        return []
 
     def _read(self, names: list[str], size: int, skipped: int = 0) -> Iterator[pa.Table]:
         """Yield the rows after the row groups that are skipped, ``size`` at a time."""

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from jboost.files import lines as text_lines
-from jboost.files import sources
+from jboost.files import sources, tables
 from jboost.files.columns import DataError
 
 pa = pytest.importorskip("pyarrow")
@@ -327,6 +327,37 @@ def test_a_damaged_parquet_file(tmp_path: Path) -> None:
         sources.read(path, "y")
     with pytest.raises(ValueError, match=r"delimiter is for text, and .* is a Parquet file"):
         sources.read(path, "y", delimiter=";")
+
+
+def test_a_small_parquet_file_is_read_once(tmp_path: Path, monkeypatch: Any) -> None:
+    rows, path = 3000, tmp_path / "data.parquet"
+    columns = {name: np.random.default_rng(0).random(rows) for name in ("a", "b", "y")}
+    columns["id"] = [f"item {i}" for i in range(rows)]  # left out
+    columns["dropped"] = columns["id"]
+    pq.write_table(pa.table(columns), path, row_group_size=700)
+    read, calls = tables.Parquet._read, []
+
+    def counted(*arguments: Any) -> Any:
+        calls.append(arguments[1])
+        return read(*arguments)
+
+    monkeypatch.setattr(tables.Parquet, "_read", counted)
+    source = sources.read(path, "y", drop=["dropped"])
+    assert source.columns.names == ["a", "b"]
+    x, y = joined(source)
+    np.testing.assert_array_equal(x, np.float32([columns["a"], columns["b"]]).T)
+    np.testing.assert_array_equal(joined(source, 1800)[1], y[1800:])
+    assert calls == [["a", "b", "y", "id"]]
+    labelled = sources.read(path, "y", drop=["dropped"], ids=["dropped"])
+    assert next(labelled.labelled(2)).labels.columns["dropped"][0].as_py() == "item 2"
+    again = sources.read(path, columns=source.columns)  # without a sample
+    assert joined(again)[0].tobytes() == x.tobytes()
+    assert calls[2:] == [["dropped", "a", "b", "y"], ["a", "b", "y"]]
+    monkeypatch.setattr(tables, "KEPT_NUMBERS", 4 * rows - 1)
+    large = sources.read(path, "y", drop=["dropped"])
+    assert joined(large)[0].tobytes() == x.tobytes() and len(calls) == 6
+    with pytest.raises(DataError, match="the target 'id' must hold numbers, and holds text"):
+        sources.read(path, "id", drop=["id"])
 
 
 def test_a_long_parquet_file_is_not_held(tmp_path: Path) -> None:
