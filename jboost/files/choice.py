@@ -13,7 +13,7 @@ from jboost.files import columns as table_columns
 from jboost.files import time_formats, times
 from jboost.files.columns import BUCKETS, Column, Columns, DataError, RawBlock, text_codes
 from jboost.files.numerals import PARTS, looks_like_a_number, reads_as_complex, reads_as_number
-from jboost.files.reader import Reader, advice, kind_of, likely_kind, unread
+from jboost.files.reader import Reader, advice, cure, kind_of, likely_kind, unread
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +59,8 @@ def choose_columns(reader: Reader, target: str, wishes: Wishes) -> Columns:
             continue
         held = sample.table.column(name).type
         if likely_kind(held) is None and name != wishes.time and name not in wishes.category:
-            notes.append(f"{name} holds {unread(held)}, and is left out")
+            left_out = f"{name} holds {unread(held)}, and is left out"
+            notes.append("; ".join(filter(None, (left_out, cure(held)))))
             continue
         column = _column(name, sample, reader, wishes)
         if name == wishes.time:
@@ -105,6 +106,7 @@ def _column(name: str, sample: RawBlock, reader: Reader, wishes: Wishes) -> Colu
     """Return what a column holds; None for texts that name single rows."""
     values, label = sample.table.column(name), reader.label
     if name in wishes.category:
+        kind_of(name, values.type, label)  # which refuses what cannot be text
         return Column(name, "category", wishes.buckets or _places(values))
     if name in wishes.ordinal:
         return Column(name, "ordinal", values=tuple(wishes.ordinal[name]))
@@ -144,7 +146,7 @@ def _check_target(target: str, sample: RawBlock, reader: Reader) -> None:
         called = {"boolean": "true and false", "category": "text", "time": "times"}
         holds = unread(values.type) if kind is None else called[kind]
         problem = f"the target {target!r} must hold numbers, and holds {holds}"
-        raise DataError(f"{reader.label}: {problem}")
+        raise DataError(f"{reader.label}: {problem}", cure(values.type) if kind is None else "")
 
 
 def _places(values: pa.ChunkedArray) -> int:

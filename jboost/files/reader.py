@@ -105,15 +105,34 @@ def kind_of(name: str, arrow_type: pa.DataType, label: str) -> str:
     """Return what a column of an Arrow type holds."""
     kind = likely_kind(arrow_type)
     if kind is None:
-        raise DataError(f"{label}: the column {name!r} holds {unread(arrow_type)}", "drop it")
+        advised = ", or ".join(filter(None, (cure(arrow_type), "drop it")))
+        raise DataError(f"{label}: the column {name!r} holds {unread(arrow_type)}", advised)
     return kind
 
 
 def unread(arrow_type: pa.DataType) -> str:
     """Return, for a sentence, what a column holds that is not read."""
     types = extras.need("pyarrow.types", "io")
-    lists = types.is_nested(arrow_type)
-    return f"{'lists' if lists else arrow_type}, which are neither numbers, texts nor times"
+    held = "lists" if types.is_nested(arrow_type) else arrow_type
+    if _holds_objects(arrow_type):
+        held = "Python objects"
+    return f"{held}, which are neither numbers, texts nor times"
+
+
+def cure(arrow_type: pa.DataType) -> str:
+    """Return what a user can do to have a column read that is not; "" for most types."""
+    return "cast it to text or numbers" if _holds_objects(arrow_type) else ""
+
+
+def objects(count: int) -> pa.Array:
+    """Return an array that stands for Python objects, which Arrow has no type for."""
+    pa = extras.need("pyarrow", "io")
+    return pa.nulls(count, pa.struct([]))
+
+
+def _holds_objects(arrow_type: pa.DataType) -> bool:
+    types = extras.need("pyarrow.types", "io")
+    return types.is_struct(arrow_type) and arrow_type.num_fields == 0
 
 
 @functools.lru_cache(maxsize=256)

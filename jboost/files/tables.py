@@ -184,7 +184,8 @@ class Tables(Reader):
     def _arrow(self, table: Any, start: int) -> pa.Table:
         pa, nw = extras.need("pyarrow", "io"), extras.need("narwhals", "io")
         try:
-            return nw.from_native(table, eager_only=True)[start : start + self._block].to_arrow()
+            rows = nw.from_native(table, eager_only=True)[start : start + self._block]
+            arrow = rows.to_arrow()
         except (pa.ArrowException, TypeError, ValueError) as error:
             for name in getattr(table, "columns", ()):
                 if getattr(getattr(table[name], "dtype", None), "kind", "") == "c":
@@ -192,6 +193,11 @@ class Tables(Reader):
                         f"{self.label} has complex numbers in {name!r}; {PARTS}"
                     ) from None
             raise DataError(f"{self.label} cannot be read: {first_line(error)}") from None
+        for i, field in enumerate(arrow.schema):
+            # Of Python objects polars hands on the places in memory.
+            if pa.types.is_fixed_size_binary(field.type) and rows[field.name].dtype == nw.Object:
+                arrow = arrow.set_column(i, field.name, reader.objects(arrow.num_rows))
+        return arrow
 
 
 class Rows(Reader):

@@ -297,3 +297,23 @@ def test_rows_of_another_length() -> None:
 def test_a_width_that_no_model_could_take() -> None:
     with pytest.raises(DataError, match=r"2,000,000 columns; at most 262,144.*by --buckets"):
         sources.read(RECORDS, "y", buckets=2_000_000 - 2)
+
+
+def test_python_objects_of_polars_are_called_so() -> None:
+    pl = pytest.importorskip("polars")
+    held = pl.Series([{1}, {2}, None] * 10, dtype=pl.Object)
+    frame = pl.DataFrame({"a": range(30), "set": held, "y": range(30)})
+    cure = "cast it to text or numbers"
+    source = sources.read(frame, "y")
+    objects = "Python objects, which are neither numbers, texts nor times"
+    assert source.columns.notes == (f"set holds {objects}, and is left out; {cure}",)
+    ((x, _),) = source
+    assert x.tolist() == [[i] for i in range(30)]
+    with pytest.raises(DataError, match=f"target 'set' must hold numbers, and .*objects.*; {cure}"):
+        sources.read(frame, "set")
+    with pytest.raises(DataError, match=f"column 'set' holds Python objects.*; {cure}, or drop it"):
+        sources.read(frame, "y", category=["set"])
+    assert sources.read(frame, "y", drop=["set"]).columns.notes == ()
+    learned = sources.read(frame.with_columns(set=pl.col("a")), "y")
+    with pytest.raises(DataError, match=f"column 'set' holds Python objects.*; {cure}, or drop it"):
+        list(sources.read(frame, columns=learned.columns))
