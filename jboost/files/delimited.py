@@ -51,6 +51,9 @@ class Delimited(Reader):
         self._delimiter, self._decimal, self.notes = dialect.signs(text, text_format)
         self.decimal = self._decimal
         self._header = text_format.header is not False
+        # A thread of Arrow's lets go of the text a little after the table is there. If no one else
+        # held the text, and the process ended in this moment, Python would end it with an abort.
+        self._parsed_text: pa.Buffer | None = None
         self.names: list[str] = []
         self._nameless: set[str] = set()  # the numbers of columns whose header is blank
         self._lines = self._below_header()
@@ -261,7 +264,10 @@ class Delimited(Reader):
         )
         quoted = b'"' in lines.text  # without quotations Arrow is faster
         parse = arrow_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=quoted)
-        return arrow_csv.read_csv(pa.BufferReader(lines.text), read, parse, convert)
+        text = pa.py_buffer(lines.text)
+        if threads:
+            self._parsed_text = text
+        return arrow_csv.read_csv(pa.BufferReader(text), read, parse, convert)
 
     def _with_numbers(self, lines: Lines, kinds: Mapping[str, str]) -> pa.Table:
         """The rows as Arrow parses them, with numbers and times that Arrow cannot parse."""

@@ -3,9 +3,12 @@
 Everything here is NumPy, so that a thread may do it: JAX's settings can differ between threads.
 """
 
+import atexit
 import contextlib
 import queue
 import threading
+import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -175,6 +178,7 @@ class Ahead:
             # A source may wait for ever in a call that nothing interrupts: the process ends anyway.
             self._thread = threading.Thread(target=self._fill, name="jboost-blocks", daemon=True)
             self._thread.start()
+            _started.add(self)
         item = self._waiting.get()
         self._room.release()
         return item
@@ -183,12 +187,12 @@ class Ahead:
         """As :meth:`take`, but None where :meth:`take` would have to wait."""
         return None if self._waiting.empty() else self.take()
 
-    def stop(self) -> None:
-        """End the thread, at once or when the source returns to it."""
+    def stop(self, timeout: float = 1.0) -> None:
+        """End the thread, at once or when the source returns to it, and wait so many seconds."""
         self._stopped = True
         self._room.release()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout=1.0)
+            self._thread.join(timeout)
 
     def _next(self) -> PreparedBlock | BaseException:
         try:
@@ -206,3 +210,18 @@ class Ahead:
             if isinstance(item, BaseException):
                 return
             del item  # while waiting, this thread holds no block
+
+
+_started: weakref.WeakSet[Ahead] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """End the threads of runs that were not closed.
+
+    While Python ends, a thread that comes back to it from a library in C++ can abort the process.
+    """
+    for wait in (0.0, 1.0):  # first all are told, so that one second is enough for them
+        until = time.monotonic() + wait
+        for ahead in [*_started]:
+            ahead.stop(max(until - time.monotonic(), 0.0))

@@ -7,14 +7,16 @@ import importlib
 import io
 import os
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from jboost.files import delimited, sources, tables
 from jboost.files import lines as text_lines
-from jboost.files import sources, tables
 from jboost.files.columns import DataError
 
 pa = pytest.importorskip("pyarrow")
@@ -304,6 +306,28 @@ def test_tabs_are_the_delimiter_of_a_tsv(tmp_path: Path) -> None:
 def test_wrong_options_are_named(tmp_path: Path, options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         sources.read(write(tmp_path, GOOD), "y", **options)
+
+
+def test_no_thread_of_arrow_is_the_last_to_let_go_of_a_text(tmp_path: Path) -> None:
+    """It would abort the process if that just ended."""
+    others: list[int] = []
+
+    class Noted(bytes):
+        def __del__(self) -> None:
+            if threading.get_ident() != threading.main_thread().ident:
+                others.append(threading.get_ident())
+
+    text = as_csv(numbers(20_000)).encode()
+    reader = sources.read(write(tmp_path, text), "y")._reader
+    for _ in range(20):
+        lines = text_lines.Lines(2, Noted(text.partition(b"\n")[2]))
+        assert (
+            isinstance(reader, delimited.Delimited) and len(lines.text) > delimited.THREADED_BYTES
+        )
+        assert reader._table(lines, {}).num_rows == 20_000
+        del lines
+        time.sleep(0.01)
+    assert not others
 
 
 def test_a_damaged_parquet_file(tmp_path: Path) -> None:

@@ -291,6 +291,24 @@ def test_a_slow_source_does_not_hold_back_results() -> None:
         answered.set()
 
 
+def test_a_run_that_is_not_closed_leaves_no_thread_when_the_process_ends() -> None:
+    code = """
+import atexit, threading, time
+atexit.register(lambda: print([t.name for t in threading.enumerate()]))  # what comes last
+from jboost.running.blocks import Ahead
+
+def slow():
+    while True:
+        time.sleep(0.05)
+        yield "block"
+
+left = [Ahead(slow(), 5), Ahead(slow(), 5)]
+print(*(ahead.take() for ahead in left))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "block block\n['MainThread']\n"
+
+
 def test_interrupted_and_resumed_is_uninterrupted(tmp_path: Path, whole: Any) -> None:
     model, state, trace = whole
     path, out = tmp_path / "run", np.full(T, np.nan, np.float32)
