@@ -51,8 +51,8 @@ class Delimited(Reader):
         self._delimiter, self._decimal, self.notes = dialect.signs(text, text_format)
         self.decimal = self._decimal
         self._header = text_format.header is not False
-        # A thread of Arrow's lets go of the text a little after the table is there. If no one else
-        # held the text, and the process ended in this moment, Python would end it with an abort.
+        # A thread of Arrow's lets go of the text a little after the table is there. If nothing else
+        # held the text, and Python ended in this moment, the process would be aborted.
         self._parsed_text: pa.Buffer | None = None
         self.names: list[str] = []
         self._nameless: set[str] = set()  # the numbers of columns whose header is blank

@@ -77,10 +77,10 @@ class Parquet(Reader):
             # What is buffered ahead would all be held until the end of the file.
             options = {"page_checksum_verification": True, "pre_buffer": False}
             self._file = parquet.ParquetFile(path, **options)
-            self._names: list[str] = self._file.schema_arrow.names
+            schema = self._schema = self._file.schema_arrow
+            self._names: list[str] = schema.names
             # A text that is repeated is read once: a small file could otherwise fill any memory.
-            texts = [f.name for f in self._file.schema_arrow if reader.holds_text(f.type)]
-            if texts:
+            if texts := [field.name for field in schema if reader.holds_text(field.type)]:
                 with self._file as opened:
                     self._file = parquet.ParquetFile(
                         path, metadata=opened.metadata, read_dictionary=texts, **options
@@ -114,7 +114,7 @@ class Parquet(Reader):
         return RawBlock(pa.table(columns), row_numbers(self.label, 0))
 
     def blocks(self, columns: Columns, position: int) -> Iterator[RawBlock]:
-        refuse_other_columns(columns, self._file.schema_arrow, self.label)
+        refuse_other_columns(columns, self._schema, self.label)
         rows = max(min(BLOCK_ROWS, BLOCK_NUMBERS // columns.width, self._fitting_rows), 1)
         names, kept = [*kinds_in(columns, self._names, self.label)], self._kept
         if kept and {*names} <= {*kept[0].column_names}:
@@ -127,7 +127,7 @@ class Parquet(Reader):
 
     def _whole(self, names: list[str]) -> list[pa.Table]:
         """Return all rows of a file that is small and not damaged, else none."""
-        kinds = [reader.likely_kind(self._file.schema_arrow.field(name).type) for name in names]
+        kinds = [reader.likely_kind(self._schema.field(name).type) for name in names]
         most = min(BLOCK_ROWS, KEPT_NUMBERS // len(names), self._kept_rows)
         left, pieces = sum(self._group_rows), []
         if None in kinds or not 0 < left <= most:
