@@ -138,8 +138,10 @@ class Encoder:
     def encode(self, block: RawBlock, start: int) -> Encoded:
         """Return the numbers of a block that has these columns, from the row ``start`` on."""
         columns, n, table = self._columns, block.table.num_rows, block.table
+        # The largest array is made last: the other way round, memory that one block lets go of went
+        # back to the system before the next one needed it.
+        bad, d = np.zeros(n, bool), np.empty(n, self._dtype)
         x = np.empty((n, columns.width), self._dtype)
-        bad = np.zeros(n, bool)
         bad[list(block.bad)] = True
         labels = {name: table.column(name) for name in columns.ids}
         instants, wall, at = None, None, 0
@@ -159,9 +161,8 @@ class Encoder:
                 else:
                     self._fill(of_column, column, block, bad)
                 at += column.width
-            d = np.full(n, np.nan, self._dtype)
-            if columns.target in table.column_names:
-                d[:] = _floats(table.column(columns.target))
+            there = columns.target in table.column_names
+            d[:] = _floats(table.column(columns.target)) if there else np.nan
         self._seen = max(self._seen, start + n)
         if bad.any():
             x[bad], d[bad] = np.nan, np.nan
