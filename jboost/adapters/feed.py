@@ -11,54 +11,24 @@ The numbers are the same, to the last bit, whether samples come one by one, in b
 
 from __future__ import annotations
 
-import functools
 import math
 import warnings
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpy.typing import ArrayLike
 
-from jboost.adapters import programs
+from jboost.adapters import held, programs
 from jboost.adapters.growth import carry_over
+from jboost.adapters.held import Setup
 from jboost.adapters.numbers import as_weights
-from jboost.adapters.programs import CHUNK, Packed, Program
-from jboost.core import Key, Learner, State, forks
-from jboost.core.learner import float_dtype
+from jboost.adapters.programs import Packed
+from jboost.core import Key, Learner, State
 from jboost.engine.kernel import key_of, key_words
-from jboost.engine.layout import Layout, lay_out
-from jboost.engine.loop import decide
-from jboost.engine.packing import Packing, SplitPacking
-from jboost.engine.pieces import platforms
-from jboost.engine.plan import Form, Plan, Plans, bytes_of, impediment
 from jboost.running.run import initial
 
-QUEUE = 16  # rows: the samples that wait, and a prediction
-# One program has room for a block of rows, and takes as an argument how many of them to run. The
-# room costs a call nothing, up to about this size.
-LONGEST_BLOCK = 1024  # rows
-LARGEST_BLOCK = 2**18  # bytes
-
-_plans = Plans()
-
-
-class Setup(NamedTuple):
-    """What stays the same from sample to sample."""
-
-    key: Key
-    model: Learner
-    num_features: int
-    dtype: np.dtype
-    largest: float  # of the dtype
-    layout: Layout  # how the model and its state lie in memory
-    packing: SplitPacking  # how they are packed, in that layout
-    key_words: Array | None  # None if learning draws nothing
-    program: Program
-    rows: int  # for how many rows the program has room
-
+QUEUE = held.FEWEST_ROWS  # rows: the samples that wait, and a prediction
 
 # How far a feed has come: the model and its state, packed; and the samples that wait, x, d and
 # weight in one array each. A NamedTuple is slower.
@@ -98,11 +68,11 @@ class Feed:
     def state(self) -> State:
         """The state of the model after all samples so far."""
         self._learn_queue()
-        return programs.state(self.setup.layout, self.setup.packing, self._progress[0])
+        return programs.unpack(self.setup.layout, self.setup.packing, self._progress[0])
 
     def warm_up(self) -> None:
         """Compile the program, which the first call would do otherwise."""
-        _run(self.setup, self._progress[0], np.zeros_like(_block(self.setup)), 0, 0)
+        _run(self.setup, self._progress[0], np.zeros_like(held.block(self.setup)), 0, 0)
 
     def learn(self, x: ArrayLike, d: float, weight: float = 1.0) -> Feed:
         """Return the feed after one sample, which counts for nothing if d is NaN or weight 0."""
@@ -156,7 +126,7 @@ class Feed:
     def _learn_queue(self, query: ArrayLike | None = None) -> np.ndarray:
         """Learn the waiting samples; return the estimates for them and for another x."""
         setup, (packed, rows) = self.setup, self._progress
-        block, learned = _block(setup), len(rows)
+        block, learned = held.block(setup), len(rows)
         with np.errstate(all="ignore"):  # numbers beyond float32 become infinite and are skipped
             for i, row in enumerate(rows):
                 block[i] = row
@@ -174,7 +144,7 @@ class Feed:
         """Learn or predict any number of rows; return the progress and the estimates."""
         self._learn_queue()
         setup, (packed, _) = self.setup, self._progress
-        block, estimates = _block(setup), []
+        block, estimates = held.block(setup), []
         for start in range(0, len(rows), setup.rows):
             count = min(setup.rows, len(rows) - start)
             with np.errstate(all="ignore"):
@@ -192,51 +162,13 @@ def _feed(setup: Setup, progress: _Progress) -> Feed:
 
 def _begin(key: Key, model: Learner, num_features: int, state: State) -> tuple[Setup, _Progress]:
     """Return what a feed of a model in some state consists of."""
-    both = jax.tree.map(jnp.asarray, (model, state))
-    Packing.of(both[1])  # a state that cannot be packed is named by its path in the state
-    dtype = jnp.dtype(float_dtype(both[1]))
-    words, generator = key_words(key)
-    if generator and not (
-        model.needs_key or programs.draws(Packing.of(both), generator, num_features, dtype)
-    ):
-        # Only ``init`` took the key: the program is the one for models without a key.
-        words = generator = None
-    fitting = LARGEST_BLOCK // ((num_features + 2) * dtype.itemsize)
-    rows = min(max(fitting // CHUNK * CHUNK, QUEUE), LONGEST_BLOCK)
-    block = jax.ShapeDtypeStruct((rows + 1, num_features + 2), dtype)
-
-    def by_steps(form: Form) -> bool:
-        return form == "kernel" or not model.takes_missing
-
-    def packed(layout: Layout) -> tuple[SplitPacking, Packed]:
-        packing = SplitPacking.of(jax.eval_shape(functools.partial(lay_out, layout), *both))
-        return packing, programs.packed(layout, packing, both)
-
-    def problem(form: Form, layout: Layout) -> str | None:
-        packing, arrays = packed(layout)
-        program = programs.program(packing, generator, form, by_steps(form))
-        return impediment(program.trace(arrays, words, block), form, bytes_of(both[1]))
-
-    def make() -> Plan:
-        return decide(both[0], both[1], platforms(np.zeros(0)), problem)
-
-    plan = _plans.get(None, both, (generator, num_features, dtype), make)
-    packing, arrays = packed(plan.layout)
-    program = programs.program(packing, generator, plan.form, by_steps(plan.form))
-    largest = float(jnp.finfo(dtype).max)
-    fixed = key, model, num_features, dtype, largest, plan.layout, packing, words, program, rows
-    return Setup(*fixed), (arrays, ())
-
-
-def _block(setup: Setup) -> np.ndarray:
-    return np.empty((setup.rows + 1, setup.num_features + 2), setup.dtype)
+    setup, packed = held.begin(key, model, num_features, state)
+    return setup, (packed, ())
 
 
 def _run(
     setup: Setup, packed: Packed, block: np.ndarray, learned: int, count: int
 ) -> tuple[Packed, np.ndarray]:
     """Learn the first rows of a block and predict those behind them, ``count`` rows in all."""
-    forks.check()
-    block[-1, :2] = learned, count  # in the last row: another operand would cost a call 3 µs
-    packed, estimates = setup.program(packed, setup.key_words, block)
+    packed, estimates = held.run(setup, packed, block, learned, count)
     return packed, np.asarray(estimates)[:count]

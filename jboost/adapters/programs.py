@@ -1,10 +1,9 @@
-"""The compiled programs of :mod:`.feed`, which run a block of rows on a packed model and state."""
+"""The compiled programs of :mod:`.held`, which run a block of rows on a packed model and state."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +13,11 @@ from jax.interpreters.partial_eval import dce_jaxpr
 
 from jboost.core import Learner, State
 from jboost.core.rows import row_of, with_row
-from jboost.core.step import step
+from jboost.core.step import Observe, step
+from jboost.engine.kept import Kept
 from jboost.engine.kernel import corners, in_form, key_of, one_kernel, outermost, quickly
 from jboost.engine.layout import Layout, lay_out, put_back
+from jboost.engine.loop import watched
 from jboost.engine.packing import Packing, SplitPacking
 from jboost.engine.pieces import clean, using
 from jboost.engine.plan import Form
@@ -26,20 +27,29 @@ MOST_PROGRAMS = 256  # programs that are remembered
 # Few, since most calls have two rows; and JAX computes only the smallest programs in the calling
 # thread, by default, which is faster.
 CHUNK = 4  # rows
-Program = Callable[..., Any]
 Packed = tuple[Array, ...]
 
 
-@functools.partial(quickly, static_argnums=(0, 1))
-def packed(layout: Layout, packing: SplitPacking, both: tuple[Learner, State]) -> Packed:
+class Watching(NamedTuple):
+    """Has a program return the traces of rows, with what ``observe`` returns in them."""
+
+    observe: Observe
+    layout: Layout  # of the model and its state, which ``observe`` sees as the model makes it
+
+
+def _pack(layout: Layout, packing: SplitPacking, both: tuple[Learner, State]) -> Packed:
     """Return a model and its state as they are packed."""
     return packing.pack(lay_out(layout, *both))
 
 
-@functools.partial(quickly, static_argnums=(0, 1))
-def state(layout: Layout, packing: SplitPacking, packed: Packed) -> State:
+def _unpack(layout: Layout, packing: SplitPacking, packed: Packed) -> State:
     """Return the state that was packed."""
     return put_back(layout, packing.unpack(packed)[1])
+
+
+_STATIC = ("layout", "packing")
+pack = Kept(quickly(_pack, static_argnames=_STATIC), _pack, _STATIC)
+unpack = Kept(quickly(_unpack, static_argnames=_STATIC), _unpack, _STATIC)
 
 
 @functools.lru_cache(MOST_PROGRAMS)
@@ -58,8 +68,16 @@ def draws(packing: Packing, generator: str, num_features: int, dtype: np.dtype) 
 
 
 @functools.lru_cache(MOST_PROGRAMS)
-def program(packing: SplitPacking, generator: str | None, form: Form, by_steps: bool) -> Any:
+def program(
+    packing: SplitPacking,
+    generator: str | None,
+    form: Form,
+    by_steps: bool,
+    watching: Watching | None = None,
+) -> Kept:
     """Return the program that runs a block of rows.
+
+    It returns the packed model and state, and of each row an estimate, or the trace of its step.
 
     Args:
       packing: how the model and its state are packed.
@@ -67,59 +85,86 @@ def program(packing: SplitPacking, generator: str | None, form: Form, by_steps: 
       form: the form in which it is compiled; see :mod:`jboost.engine.plan`.
       by_steps: whether an x is predicted by a step without a target. It takes longer, but rounds as
         a run does also in a kernel, and where inputs were cleaned.
+      watching: what traces hold; None for estimates.
     """
+    run = functools.partial(_run_in_form, packing, generator, form, by_steps, watching)
+    return Kept(outermost(run, kernel=form != "plain"), run, ())
 
-    def run(packed: Packed, words: Array | None, block: Array) -> tuple[Packed, Array]:
-        (model, state), key = packing.unpack(packed), key_of(words, generator)
-        learned, count = block[-1, :2].astype(jnp.int32)
 
-        # Rows are cleaned and taken as in a run: so both are compiled alike, and round alike.
-        def run_chunk(number: Array, carried: tuple[State, Array]) -> tuple[State, Array]:
-            first = number * CHUNK
-            rows = jax.lax.dynamic_slice_in_dim(block, first, CHUNK)
-            cleaned = clean(model, rows[:, :-2])
+def _run_in_form(
+    packing: SplitPacking,
+    generator: str | None,
+    form: Form,
+    by_steps: bool,
+    watching: Watching | None,
+    *operands: Any,
+) -> tuple[Packed, Any, Array | None]:
+    run = functools.partial(_run, packing, generator, by_steps, watching)
 
-            def run_row(i: Array, carried: tuple[State, Array]) -> tuple[State, Array]:
-                state, estimates = carried
-                row, i_cleaned = row_of((rows, cleaned), i - first)
-                x, d, weight = row[:-2], row[-2], row[-1]
-                # A target that is NaN changes no state.
-                d = jnp.where((i < learned) & (weight > 0), d, jnp.nan)
-                with using(x, i_cleaned):
-                    after, trace = step(model, state, x, d, key, weight=weight)
-                return after, with_row(estimates, i, values(state, x, trace.prediction))
-
-            return jax.lax.fori_loop(first, jnp.minimum(first + CHUNK, stepped), run_row, carried)
-
-        def predict(i: Array, estimates: Array) -> Array:
-            x = row_of(block, i)[:-2]
-            return with_row(estimates, i, values(state, x, model.predict(state, x)))
-
-        def values(state: State, x: Array, estimate: Array) -> Array:
-            if model.ahead:
-                return estimate
-            bounds = model.interval(state, x) if isinstance(model, Intervals) else ()
-            return jnp.stack([estimate, *bounds])
-
-        columns = model.ahead or (3 if isinstance(model, Intervals) else 1)
-        estimates = jnp.zeros((len(block) - 1, columns), block.dtype)
-        stepped = count if by_steps else learned
-        chunks = (stepped + CHUNK - 1) // CHUNK
-        state, estimates = jax.lax.fori_loop(0, chunks, run_chunk, (state, estimates))
-        if not by_steps:
-            estimates = jax.lax.fori_loop(learned, count, predict, estimates)
-        return packing.pack((model, state)), estimates
-
-    def with_corners(*operands: Any) -> tuple[Packed, Array]:
-        packed, estimates = run(*operands)
+    def with_corners(*operands: Any) -> tuple[Packed, Any, Array | None]:
+        packed, found = run(*operands)
+        if watching is not None:
+            return packed, found, corners(operands)
         # Behind the estimates, where nobody looks: an array more costs a call 3 µs.
-        column = corners(operands).astype(estimates.dtype)[:, None]
-        column = jnp.broadcast_to(column, (len(column), estimates.shape[1]))
-        return packed, jnp.concatenate([estimates, column])
+        column = corners(operands).astype(found.dtype)[:, None]
+        column = jnp.broadcast_to(column, (len(column), found.shape[1]))
+        return packed, jnp.concatenate([found, column]), None
 
-    def whole(*operands: Any) -> tuple[Packed, Array]:
-        if form == "kernel":
-            return one_kernel(with_corners, changed=operands)[0]
-        return in_form(form, run, *operands)[0]
+    if form == "kernel":
+        return one_kernel(with_corners, changed=operands)[0]
+    return (*in_form(form, run, *operands)[0], None)
 
-    return outermost(whole, kernel=form != "plain")
+
+def _run(
+    packing: SplitPacking, generator: str | None, by_steps: bool, watching: Watching | None,
+    packed: Packed, words: Array | None, block: Array,
+) -> tuple[Packed, Any]:  # fmt: skip
+    (model, state), key = packing.unpack(packed), key_of(words, generator)
+    learned, count = block[-1, :2].astype(jnp.int32)
+    observe = None if watching is None else watched(*watching)
+
+    # With a jit of its own JAX traces it once, for the shapes and for the loop.
+    @jax.jit
+    def one_step(state: State, sample: tuple[Array, ...], cleaned: Any) -> tuple[State, Any]:
+        x, d, weight = sample
+        with using(x, cleaned):
+            after, trace = step(model, state, x, d, key, observe, weight=weight)
+        return after, values(state, x, trace.prediction) if watching is None else trace
+
+    # Rows are cleaned and taken as in a run: so both are compiled alike, and round alike.
+    def run_chunk(number: Array, carried: tuple[State, Any]) -> tuple[State, Any]:
+        first = number * CHUNK
+        rows = jax.lax.dynamic_slice_in_dim(block, first, CHUNK)
+        cleaned = clean(model, rows[:, :-2])
+
+        def run_row(i: Array, carried: tuple[State, Any]) -> tuple[State, Any]:
+            state, found = carried
+            row, i_cleaned = row_of((rows, cleaned), i - first)
+            x, d, weight = row[:-2], row[-2], row[-1]
+            # A target that is NaN changes no state.
+            d = jnp.where((i < learned) & (weight > 0), d, jnp.nan)
+            after, of_row = one_step(state, (x, d, weight), i_cleaned)
+            return after, with_row(found, i, of_row)
+
+        return jax.lax.fori_loop(first, jnp.minimum(first + CHUNK, stepped), run_row, carried)
+
+    def predict(i: Array, estimates: Array) -> Array:
+        x = row_of(block, i)[:-2]
+        return with_row(estimates, i, values(state, x, model.predict(state, x)))
+
+    def values(state: State, x: Array, estimate: Array) -> Array:
+        if model.ahead:
+            return estimate
+        bounds = model.interval(state, x) if isinstance(model, Intervals) else ()
+        return jnp.stack([estimate, *bounds])
+
+    x, d, weight = block[0, :-2], block[0, -2], block[0, -1]
+    of_one = row_of(clean(model, block[:1, :-2]), 0)
+    _, of_row = jax.eval_shape(one_step, state, (x, d, weight), of_one)
+    found = jax.tree.map(lambda a: jnp.zeros((len(block) - 1, *a.shape), a.dtype), of_row)
+    stepped = count if by_steps else learned
+    chunks = (stepped + CHUNK - 1) // CHUNK
+    state, found = jax.lax.fori_loop(0, chunks, run_chunk, (state, found))
+    if not by_steps:
+        found = jax.lax.fori_loop(learned, count, predict, found)
+    return packing.pack((model, state)), found

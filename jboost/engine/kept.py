@@ -52,7 +52,7 @@ class Kept:
 
     Args:
       program: the function, jitted. It changes no arrays outside of its arguments.
-      f: the same function before that, of a module.
+      f: the same function before that, of a module; or a ``partial`` of one, with plain values.
       static: the names of its static arguments.
     """
 
@@ -129,14 +129,15 @@ class Kept:
     def _name_of(self, arguments: tuple[Any, ...], question: Any = None) -> str:
         """Return the name of the file with the program for these arguments."""
         static, moving = self._apart(arguments)
-        described = [descriptions.name_of(self._f), question, *map(descriptions.of_value, static)]
+        described = [descriptions.of_value(self._f), question, *map(descriptions.of_value, static)]
         leaves, structure = jax.tree.flatten(moving)
         described += [
             descriptions.of_structure(structure),
             [str(_kind_of(leaf)) for leaf in leaves],
         ]
         text = json.dumps([_surroundings(), described])
-        return f"{cache.KEPT}{self._f.__name__}-{hashlib.sha256(text.encode()).hexdigest()}"
+        name = getattr(self._f, "func", self._f).__name__
+        return f"{cache.KEPT}{name}-{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def _in_use() -> bool:

@@ -45,7 +45,7 @@ def from_keyed_run(path: Path) -> tuple[Member, Account, dict[str, Any], Sums]:
         raise CheckpointError(f"{path} has keys that are numbers or times: {advice}")
     counts = (state.columns[name].tolist() for name in ("scored", "mse")) if names else ((), ())
     sums = {str(n): (int(c), e) for n, c, e in zip(names, *counts, strict=True)}
-    member = member._replace(columns=columns, fleet=fleet, state=state, seen=int(state.rows))
+    member = member._replace(columns=columns, fleet=fleet, learned=state, seen=int(state.rows))
     return member.warm(), Account(member.called, None, columns.step), asked, sums
 
 
@@ -70,7 +70,7 @@ def from_fleet(
         served = dict(extra["serving"])
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(f"{path} was not written by jboost serve --key") from None
-    member = member._replace(columns=columns, fleet=fleet, state=state)
+    member = member._replace(columns=columns, fleet=fleet, learned=state)
     return member._replace(seen=counts[0], position=counts[1]).warm(), account, served, errors
 
 

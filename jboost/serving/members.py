@@ -12,14 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost import catalogue
+from jboost.adapters.held import Held
 from jboost.checkpoints import checkpoint
 from jboost.checkpoints.archive import CheckpointError
 from jboost.core import Key, Learner, State, checks
 from jboost.core.learner import float_dtype
 from jboost.core.step import Observe
 from jboost.core.within import within
-from jboost.engine import loop, pieces
-from jboost.engine.plan import Plan
 from jboost.files.ahead import Timing
 from jboost.files.columns import Columns
 from jboost.fleets.fleet import Fleet
@@ -36,7 +35,6 @@ from jboost.serving.rows import Features
 from jboost.wrappers.flags import Flags
 from jboost.wrappers.intervals import Intervals
 
-PIECE = 256  # rows for which the program has room: with more, each call would clear more memory
 WARMED = (16, 256)  # rows for which a fleet's programs are compiled before any come
 POLICIES = ("impute", "skip", "raise")  # of missing inputs, in a run that is kept
 
@@ -49,16 +47,19 @@ class Member(NamedTuple):
     key: Key
     missing: str  # what its run did with missing inputs, one of POLICIES
     columns: Columns | None = None  # None until the first rows fix them
-    state: State = None  # as above
+    learned: Held | State = None  # as above: one state, or that of a fleet
     seen: int = 0  # rows that the model has learned, those of its kept run among them
     position: int = 0  # answers of the stream that came before its next one
     dtype: np.dtype = np.dtype(np.float32)  # of the state
     plain: list[str] | None = None  # the names of the columns, if all of them hold numbers
     key_column: str | None = None  # the column that names the stream of a row; None for one stream
-    fleet: Fleet | None = None  # the model for each key; the state is then that of the fleet
-    plan: Plan | None = None  # of the program; None before it is compiled
+    fleet: Fleet | None = None  # the model for each key; what is learned is then its state
     bounds: bool = False  # whether the bounds of a forecaster are told
-    placed: Learner | None = None  # the model, with its settings as arrays that JAX need not copy
+
+    @property
+    def state(self) -> State:
+        """The state of the model, or of the fleet; None until the first rows fix the columns."""
+        return self.learned.state if isinstance(self.learned, Held) else self.learned
 
     @property
     def coverage(self) -> float | None:
@@ -79,9 +80,9 @@ class Member(NamedTuple):
         """Return the member that takes rows of these columns, before it has learned any."""
         if self.key_column is not None:
             fleet = Fleet(self.model, columns.width, key=self.key)
-            return self._replace(columns=columns, fleet=fleet, state=fleet.init()).warm()
+            return self._replace(columns=columns, fleet=fleet, learned=fleet.init()).warm()
         state = initial(self.model, columns.width, jnp.result_type(float), self.key)
-        return self._replace(columns=columns, state=state).warm()
+        return self._replace(columns=columns, learned=state).warm()
 
     def warm(self) -> Member:
         """Return the member with its program compiled, which the first rows would do otherwise."""
@@ -93,24 +94,21 @@ class Member(NamedTuple):
                 self.run(x, np.full(n, np.nan), keys)
             return self._replace(dtype=self.fleet.dtype, plain=plain_names(self.columns))
         dtype = np.dtype(float_dtype(self.state))
-        x, d = np.zeros((1, self.width), dtype), np.zeros(1, dtype)
-        plan = loop.plan_for(self.model, self.state, x, d, self.key, self._observe)
-        plan = plan._replace(rows=min(plan.rows, PIECE))
-        member = self._replace(dtype=dtype, plain=plain_names(self.columns), plan=plan)
-        member = member._replace(placed=jax.device_put(self.model))
+        held = Held(self.model, self.width, self.state, self.key, self._observe)
+        member = self._replace(dtype=dtype, plain=plain_names(self.columns), learned=held)
+        x = np.zeros((1, self.width), dtype)
         if member.predict(x).prediction.ndim != 1:
             name = type(self.model).__name__
             raise ValueError(f"a server predicts a number for a row; this {name} predicts several")
         return member
 
     @property
-    def _observe(self) -> Observe | None:
+    def _observe(self) -> Observe:
         """What is recorded beside the predictions: bounds of intervals and flags, if there are."""
         if isinstance(self.model, Forecast):
             return observed
         flags = within(self.model, Flags) is not None
-        watch = Watch(isinstance(self.model, Intervals), flags=flags)
-        return None if watch == Watch() else watch
+        return Watch(isinstance(self.model, Intervals), flags=flags)
 
     def numbers(self, rows: Sequence[Features]) -> Numbers:
         """Return rows as numbers; nothing of it is learned."""
@@ -147,15 +145,14 @@ class Member(NamedTuple):
         d = answers.astype(x.dtype)
         if self.fleet is not None:
             return self._run_fleet(x, d, [*keys])
-        fixed = self.key, self._observe
-        model = self.model if self.placed is None else self.placed
-        state, traces = loop.begin(model, self.state, x, d, *fixed, plan=self.plan)
-        trace, answered = pieces.joined(traces), ~np.isnan(d)
+        assert isinstance(self.learned, Held)
+        held, trace = self.learned.run(x, d)
+        answered = ~np.isnan(d)
         n = int(answered.sum())
-        after = self._replace(state=state, seen=self.seen + n, position=self.position + n)
+        after = self._replace(learned=held, seen=self.seen + n, position=self.position + n)
         if self.model.ahead:
             return after, of_forecaster(trace, answered, bounds=self.bounds)
-        seen, flags = trace.observed or {}, None
+        seen, flags = trace.observed, None
         if "anomaly" in seen and self.columns is not None:
             flags = flags_of(seen, d, self.columns)
         return after, Estimates(trace.prediction, seen.get("low"), seen.get("high"), flags=flags)
@@ -170,7 +167,7 @@ class Member(NamedTuple):
             found.append(np.asarray(trace.prediction))
         if n < len(d):
             found.append(np.asarray(self.fleet.predict(state, keys[n:], x[n:])))
-        after = self._replace(state=state, seen=self.seen + n, position=self.position + n)
+        after = self._replace(learned=state, seen=self.seen + n, position=self.position + n)
         return after, Estimates(np.concatenate(found), None, None)
 
     def block(self, answers: np.ndarray, estimates: Estimates) -> Block:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from jboost.adapters import feed
+from jboost.adapters import held
 from jboost.adapters.feed import Feed
 from jboost.transforms import Bias, Impute, Scale, ScaleTarget
 from jboost.transforms.pipelines import pipeline
@@ -151,7 +151,7 @@ def test_only_the_first_call_compiles(model: Any) -> None:
 
 def test_blocks_of_wide_rows_stay_small() -> None:
     rows = [Feed(NLMS, width).setup.rows for width in (3, 1000, 100_000)]
-    assert rows == [feed.LONGEST_BLOCK, 64, feed.QUEUE]
+    assert rows == [held.LONGEST_BLOCK, 64, held.FEWEST_ROWS]
 
 
 @pytest.mark.parametrize("features", [["c", "a", "b"], 3, np.int64(3)], ids=repr)

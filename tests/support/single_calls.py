@@ -1,4 +1,4 @@
-"""Run named models over a stream, and by single calls; print those whose digits differ.
+"""Run named models over a stream, by single calls and in blocks; print those whose digits differ.
 
 This is a program, because the compiler reads its flags only once: tests compile without
 optimisation, and there all programs round alike.
@@ -11,11 +11,14 @@ import numpy as np
 
 import jboost as jb
 from jboost.adapters.feed import Feed
+from jboost.adapters.held import Held
 from jboost.catalogue import named
+from jboost.reports.accounts import Watch
+from jboost.running.run import initial
 
 
 def differing(name: str, num_features: int, steps: int = 120) -> list[str]:
-    """Return where a run and single calls of a model differ: steps, and fields of the state."""
+    """Return where other ways differ from a run of a model: steps, and fields of the state."""
     rng = np.random.default_rng(1)
     xs = rng.normal(size=(steps, num_features)).astype(np.float32)
     ds = (np.sin(xs[:, 0]) + xs[:, 1] + 5).astype(np.float32)
@@ -26,13 +29,25 @@ def differing(name: str, num_features: int, steps: int = 120) -> list[str]:
     for x, d in zip(xs, ds, strict=True):
         estimates.append(np.asarray(feed.predict(x)).ravel()[0])
         feed = feed.learn(x, float(d))
+    first = initial(model, num_features, xs.dtype, key)
+    held, rows = Held(model, num_features, first, key, Watch()), []
+    for start, stop in ((0, 1), (1, 10), (10, steps)):
+        held, found = held.run(xs[start:stop], ds[start:stop])
+        rows.append(found.prediction)
+    ways = {"single": (estimates, feed.state), "blocks": (np.concatenate(rows), held.state)}
     by_path = jax.tree_util.tree_leaves_with_path(state)
-    fields = [
-        jax.tree_util.keystr(path)
-        for (path, a), b in zip(by_path, jax.tree.leaves(feed.state), strict=True)
-        if not np.array_equal(a, b)
+    return [
+        f"{way}: {place}"
+        for way, (predictions, after) in ways.items()
+        for place in [
+            *map(str, np.flatnonzero(trace.prediction != np.array(predictions))),
+            *(
+                jax.tree_util.keystr(path)
+                for (path, a), b in zip(by_path, jax.tree.leaves(after), strict=True)
+                if not np.array_equal(a, b)
+            ),
+        ]
     ]
-    return [str(t) for t in np.flatnonzero(trace.prediction != np.array(estimates))] + fields
 
 
 if __name__ == "__main__":
