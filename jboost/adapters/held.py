@@ -8,6 +8,7 @@ program alone, or where somebody looks at the state.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -33,6 +34,7 @@ FEWEST_ROWS = 16
 # room costs a call nothing, up to about this size.
 LONGEST_BLOCK = 1024  # rows
 LARGEST_BLOCK = 2**18  # bytes
+LONGEST_TRACE = 256  # rows: between calls something else has used the caches, and room is cleared
 
 _plans = Plans()
 
@@ -48,7 +50,7 @@ class Setup(NamedTuple):
     layout: Layout  # how the model and its state lie in memory
     packing: SplitPacking  # how they are packed, in that layout
     key_words: Array | None  # None if learning draws nothing
-    program: Kept
+    program: Callable[..., Any]
     rows: int  # for how many rows the program has room
 
 
@@ -69,7 +71,8 @@ def begin(
         # Only ``init`` took the key: the program is the one for models without a key.
         words = generator = None
     fitting = LARGEST_BLOCK // ((num_features + 2) * dtype.itemsize)
-    rows = min(max(fitting // CHUNK * CHUNK, FEWEST_ROWS), LONGEST_BLOCK)
+    longest = LONGEST_BLOCK if observe is None else LONGEST_TRACE
+    rows = min(max(fitting // CHUNK * CHUNK, FEWEST_ROWS), longest)
     shaped = jax.ShapeDtypeStruct((rows + 1, num_features + 2), dtype)
 
     def packed(layout: Layout) -> tuple[SplitPacking, Packed]:
@@ -93,7 +96,7 @@ def begin(
     packing, arrays = packed(plan.layout)
     largest = float(jnp.finfo(dtype).max)
     fixed = key, model, num_features, dtype, largest, plan.layout, packing, words
-    return Setup(*fixed, program(plan.form, plan.layout, packing), rows), arrays
+    return Setup(*fixed, program(plan.form, plan.layout, packing).for_one_kind(), rows), arrays
 
 
 def block(setup: Setup) -> np.ndarray:
@@ -145,15 +148,19 @@ class Held:
     def run(self, xs: np.ndarray, ds: np.ndarray) -> tuple[Self, Any]:
         """Predict and learn rows, those without an answer as rows whose d is NaN; see ``jb.run``.
 
+        Both arrays must be of the dtype of the state.
+
         Returns what follows, and the trace, which is one of ``jb.run`` with NumPy arrays.
         """
         setup, packed, traces = self._setup, self._packed, []
         rows = block(setup)
         for start in range(0, len(xs), setup.rows):
             n = min(setup.rows, len(xs) - start)
-            with np.errstate(all="ignore"):  # what is beyond float32 becomes infinite: is skipped
-                rows[:n, :-2], rows[:n, -2] = xs[start : start + n], ds[start : start + n]
-            rows[:n, -1] = 1
+            rows[:n, :-2], rows[:n, -2], rows[:n, -1] = (
+                xs[start : start + n],
+                ds[start : start + n],
+                1,
+            )
             packed, trace = run(setup, packed, rows, n, n)
             traces.append(jax.tree.map(lambda a, n=n: np.asarray(a)[:n], trace))
         after = object.__new__(type(self))

@@ -63,23 +63,46 @@ class Kept:
         self._found: dict[Any, Any] = {}  # the programs of this process
 
     def __call__(self, *arguments: Any) -> Any:
-        if not _in_use():
+        program = self._program_for(arguments)
+        if program is None:
             return self._program(*arguments)
+        return program(*self._apart(arguments)[1])
+
+    def _program_for(self, arguments: tuple[Any, ...]) -> Any:
+        """Return the program for these arguments; None where it is JAX that finds it."""
+        if not _in_use():
+            return None
         static, moving = self._apart(arguments)
         leaves, structure = jax.tree.flatten(moving)
         if any(getattr(leaf, "committed", False) for leaf in leaves):
-            return self._program(*arguments)  # perhaps for another device
+            return None  # perhaps for another device
         key = static, structure, tuple(map(_kind_of, leaves)), executables.context()
         program = self._found.get(key)
         if program is None:
             try:
                 program = self._load(arguments) or self._make(arguments)
             except NotDescribedError:
-                return self._program(*arguments)
+                return None
             while len(self._found) >= MOST_PROGRAMS:
                 self._found.pop(next(iter(self._found)), None)
             self._found[key] = program
-        return program(*moving)
+        return program
+
+    def for_one_kind(self) -> Callable[..., Any]:
+        """Return the function for arguments that are all alike: it looks at the first ones only.
+
+        It must have no static arguments. To look at the arguments of each call takes 10 µs.
+        """
+        assert not self._static
+        program = None
+
+        def call(*arguments: Any) -> Any:
+            nonlocal program
+            if program is None:
+                program = self._program_for(arguments) or self._program
+            return program(*arguments)
+
+        return call
 
     def count(self) -> int:
         """Return how many programs of the function this process has."""

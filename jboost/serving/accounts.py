@@ -19,7 +19,7 @@ from jboost.reports.tally import Tally
 from jboost.running.blocks import Block
 from jboost.serving.changes import Changes
 
-TOGETHER = 256  # rows that are counted together: to count them one by one would take as long
+TOGETHER = 1024  # rows that are counted together: one by one they would take as long each
 LAST = 200  # answers that are shown
 
 
@@ -129,7 +129,8 @@ class Served:
             if answer.prediction is not None:
                 self.count += 1
                 self.squared += (answer.prediction - answer.answer) ** 2
-            self.flags.update(answer.flags)
+            if answer.flags:
+                self.flags.update(answer.flags)
         self.last.extend(answers)
 
     def as_dict(self) -> dict[str, Any]:

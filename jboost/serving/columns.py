@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence, Set
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -136,9 +137,9 @@ def plain_names(columns: Columns) -> list[str] | None:
 
 def _plain(names: list[str], rows: Sequence[Features], dtype: DTypeLike) -> np.ndarray:
     """Return rows of numbers only."""
-    values = [[features.get(name) for name in names] for features in rows]
-    for row in values:
-        if not REAL.issuperset(map(type, row)):  # NumPy would read numbers from texts
+    values = [[*map(features.get, names)] for features in rows]
+    if not REAL.issuperset(map(type, chain.from_iterable(values))):  # NumPy would read texts
+        for row in values:
             _refuse_text(dict(zip(names, row, strict=True)))
     try:
         x = np.array(values, np.float64)

@@ -3,6 +3,9 @@
 Most requests are small. A task, a future and the messages of ASGI for each of them would take
 longer than all that is done with its rows. So a connection hands the rows to the writer itself,
 and the reply goes straight back to it. Whatever is unusual goes by ASGI, to the same end.
+
+The requests of a client have heads that differ in the length of the body alone. So the heads of
+requests that were taken are remembered, byte for byte, and are not read again.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import logging
 import time
 from collections.abc import Iterable
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from jboost.serving import exchange
 from jboost.serving.exchange import Rows
@@ -23,6 +26,8 @@ from jboost.serving.streams import Stream
 from jboost.serving.writer import Job
 
 LARGEST = 2**15  # bytes of a body; uvicorn would pause a connection that has sent twice as much
+END = b"\r\n\r\n"  # of a head
+LONGEST_HEAD, MOST_HEADS = 2048, 1024  # bytes of a head that is remembered, and how many are
 LINES = {status: b"HTTP/1.1 %d %s\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
 
 log = logging.getLogger("jboost.serving")
@@ -32,6 +37,7 @@ class Connection(Protocol):
     """What is used here of a connection of uvicorn, at the end of the head of a request."""
 
     url: bytes
+    client: tuple[str, int] | None
     scope: Any
     parser: Any
     pipeline: Any
@@ -43,12 +49,22 @@ class Connection(Protocol):
         """Go on with the next request."""
 
 
+class Head(NamedTuple):
+    """What the head of a request says that was taken."""
+
+    stream: Stream
+    learn: bool  # whether rows are answers
+    size: int  # bytes of the body
+    kind: str  # its media type
+
+
 class Direct:
     """Takes the requests that can go directly; it has the rules of the two applications."""
 
     def __init__(self, rows: Rows, guard: Guard):
         self.rows, self.guard = rows, guard
         self._dated: tuple[object, bytes] = None, b""
+        self._heads: dict[bytes, Head] = {}
 
     def head(self, default: list[tuple[bytes, bytes]]) -> bytes:
         """Return the head of a reply with JSON up to its length; ``default`` has the date."""
@@ -84,6 +100,29 @@ class Direct:
             return None
         return Passage(self, connection, route[0], int(size), learn=route[1])
 
+    def at_once(self, connection: Connection, data: bytes) -> Passage | None:
+        """Return the passage of a whole request with a known head; None where data is not one."""
+        end = data.find(END) + len(END)
+        head = self._heads.get(data[:end])
+        if head is None or len(data) != end + head.size or not self.guard.admits(connection.client):
+            return None
+        try:
+            self.rows.budget.take(head.size)
+        except Refusal:  # it is refused on the other way
+            return None
+        passage = Passage(self, connection, head.stream, head.size, learn=head.learn)
+        passage.kind, passage.body, passage.more_body = head.kind, data[end:], False
+        return passage
+
+    def remember(self, data: bytes, passage: Passage) -> None:
+        """Remember the head of data that was found to be one request, and nothing else."""
+        head, end = passage.head, data.find(END) + len(END)
+        if head is None or end > LONGEST_HEAD or len(data) != end + head.size:
+            return
+        if len(self._heads) >= MOST_HEADS:
+            self._heads.clear()
+        self._heads[data[:end]] = head
+
 
 class Passage:
     """A request on the short way.
@@ -99,9 +138,18 @@ class Passage:
         self._size, self._learn, self._start = size, learn, time.perf_counter()
         self._timer: asyncio.TimerHandle | None = None
         self._body: Body | None = None  # once it has come and was read
+        self.kind: str | None = None  # the media type of the body, once it is known
         # As a connection of uvicorn sets and reads them.
-        self.body, self.more_body, self.message_event = bytearray(), True, self
+        self.body: bytearray | bytes = bytearray()
+        self.more_body, self.message_event = True, self
         self.disconnected, self.response_complete, self.keep_alive = False, False, True
+
+    @property
+    def head(self) -> Head | None:
+        """What the head of the request says; None if the body has not come, or is of no kind."""
+        if self.more_body or self.kind is None:
+            return None
+        return Head(self._stream, self._learn, self._size, self.kind)
 
     def set(self) -> None:
         """Look at what has happened: a piece of the body has come, or the client has gone."""
@@ -125,10 +173,10 @@ class Passage:
 
     def _begin(self) -> None:
         """Read the rows, and hand them to the writer."""
-        scope = self._connection.scope
         try:
-            kind, content = exchange.kind_of(scope), bytes(self.body)
-            self._body = exchange.read(content, kind, self._stream, learn=self._learn)
+            self.kind = self.kind or exchange.kind_of(self._connection.scope)
+            content = bytes(self.body)
+            self._body = exchange.read(content, self.kind, self._stream, learn=self._learn)
             self._direct.rows.submit(Job(self._stream, self._body.rows, self._learn, self._reply))
         except Refusal as refusal:
             self._refuse(refusal)

@@ -10,6 +10,8 @@ import asyncio
 import json
 import logging
 from collections import deque
+from json.encoder import encode_basestring_ascii
+from typing import Any
 
 from jboost.serving import openapi, rows, writer
 from jboost.serving.guard import Application, Message, Receive, Send, header, refuse
@@ -25,6 +27,7 @@ LARGE = 2**17  # bytes; a larger body is read beside the event loop
 MOST_WAITING = 2000  # requests that may wait for the writer
 SYNONYMS = {"application/jsonl": rows.LINES, "application/json-lines": rows.LINES}
 MEDIA_TYPES = {kind.encode(): kind for kind in rows.KINDS}
+ESTIMATED = {"id", "prediction"}  # the fields of a reply without an interval
 LEARNED = json.dumps(writer.LEARNED).encode()
 SEVERAL = "several models are served here: use /models/NAME/predict and /models/NAME/learn"
 
@@ -212,4 +215,13 @@ def written(body: Body, job: Job) -> tuple[bytes, bytes]:
         return rows.LINES.encode(), text.encode()
     if body.single and job.learn:
         return b"application/json", LEARNED
-    return b"application/json", json.dumps(replies[0] if body.single else replies).encode()
+    text = _text_of(replies[0]) if body.single else json.dumps(replies)
+    return b"application/json", text.encode()
+
+
+def _text_of(reply: dict[str, Any]) -> str:
+    """Return ``json.dumps(reply)``; of the most frequent kind in a quarter of its time."""
+    if reply.keys() != ESTIMATED:
+        return json.dumps(reply)
+    name, prediction = encode_basestring_ascii(reply["id"]), reply["prediction"]
+    return f'{{"id": {name}, "prediction": {"null" if prediction is None else repr(prediction)}}}'

@@ -92,10 +92,13 @@ class Guard:
             route = scope.get("jboost.route", "other")
             self.requests.add(route, status, time.perf_counter() - start)
 
+    def admits(self, client: tuple[str, int] | None) -> bool:
+        """Return whether a client may come once more, and count that it came."""
+        return self._buckets.take(client[0] if client else "")
+
     def check(self, scope: Message) -> None:
         """Refuse a request by its first lines alone."""
-        client = scope.get("client")
-        if not self._buckets.take(client[0] if client else ""):
+        if not self.admits(scope.get("client")):
             raise Refusal(429, f"more than {self._rules.rate:,.0f} requests a second; wait")
         # A page of another site could reach a loopback address under a name of its own.
         hosts = self._rules.hosts

@@ -148,9 +148,9 @@ class Member(NamedTuple):
         assert isinstance(self.learned, Held)
         held, trace = self.learned.run(x, d)
         answered = ~np.isnan(d)
-        n = int(answered.sum())
+        n = int(np.count_nonzero(answered))
         after = self._replace(learned=held, seen=self.seen + n, position=self.position + n)
-        if self.model.ahead:
+        if trace.due is not None:
             return after, of_forecaster(trace, answered, bounds=self.bounds)
         seen, flags = trace.observed, None
         if "anomaly" in seen and self.columns is not None:

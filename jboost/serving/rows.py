@@ -51,6 +51,7 @@ def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+SPACES = " \t\n\r"  # of JSON
 STRICT = json.JSONDecoder(object_pairs_hook=_refuse_repeated, parse_constant=_refuse_constant)
 
 
@@ -85,25 +86,23 @@ def read(
       key: the name of the column that the field "key" stands for; None where there are no keys.
     """
     if kind == ARROW:
-        objects, single = _arrow_objects(content, target if learn else None), False
+        objects = _arrow_objects(content, target if learn else None)
     elif kind == LINES:
         lines = (line for line in content.split(b"\n") if line.strip())
-        objects, single = [loads(line, f"line {i}: ") for i, line in enumerate(lines, 1)], False
+        objects = [loads(line, f"line {i}: ") for i, line in enumerate(lines, 1)]
     else:
-        found = loads(content)
-        single = not isinstance(found, list)
-        objects = [found] if single else found
+        objects = loads(content)
+        if not isinstance(objects, list):
+            row = _row(objects, learn, time, key, "")
+            if row.features == objects.get("features"):  # nothing was added to them
+                row = Row(row.features, row.id, row.answer, _text_of_features(content))
+            return Body([row], kind, single=True)
     if not objects:
         raise bad("the request has no rows; send at least one")
     if len(objects) > MOST_ROWS:
         raise Refusal(413, f"a request may have {MOST_ROWS:,} rows; got {len(objects):,}")
-    rows = [
-        _row(fields, learn, time, key, "" if single else f"row {i}: ")
-        for i, fields in enumerate(objects, 1)
-    ]
-    if single and rows[0].features == objects[0].get("features"):  # nothing was added to them
-        rows = [Row(*rows[0][:3], _text_of_features(content))]
-    return Body(rows, kind, single)
+    rows = [_row(fields, learn, time, key, f"row {i}: ") for i, fields in enumerate(objects, 1)]
+    return Body(rows, kind, single=False)
 
 
 def _text_of_features(content: bytes) -> str | None:
@@ -122,7 +121,7 @@ def loads(content: bytes, prefix: str = "") -> Any:
     """
     try:
         text = content.decode()
-        found = DECODER.decode(text)
+        found = _decoded(text)
         # A colon follows each name. If there are more, texts hold some, or a name stands twice.
         return found if text.count(":") == _names(found) else STRICT.decode(text)
     except _UnusableError as error:
@@ -132,6 +131,15 @@ def loads(content: bytes, prefix: str = "") -> Any:
     except ValueError as error:  # of JSON, or of UTF-8
         reason = "it is not UTF-8" if isinstance(error, UnicodeError) else str(error)
         raise Refusal(400, f"{prefix}the body is no JSON: {checks.printable(reason)}") from None
+
+
+def _decoded(text: str) -> Any:
+    """Return ``DECODER.decode(text)``, which looks for spaces before and behind for long."""
+    if text[:1] in ("{", "["):
+        found, end = DECODER.raw_decode(text)
+        if not text[end:].strip(SPACES):
+            return found
+    return DECODER.decode(text)
 
 
 def _names(found: Any) -> int:

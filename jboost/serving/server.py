@@ -48,6 +48,8 @@ class Protocol(HttpToolsProtocol):
     # Those that wait for another request after one that went directly, likewise.
     idle: ClassVar[dict[Protocol, float]] = {}
     _stuck: asyncio.TimerHandle | None = None
+    _between = True  # whether all that has come were whole requests
+    _begun = 0  # requests that have begun
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for a request."""
@@ -68,16 +70,20 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Begin to wait for the rest of the head."""
+        self._between, self._begun = False, self._begun + 1
         Protocol.idle.pop(self, None)
         self._await_head()
         super().on_message_begin()
 
+    def on_message_complete(self) -> None:
+        """Note that a request has come as a whole."""
+        self._between = True
+        super().on_message_complete()
+
     def on_headers_complete(self) -> None:
         """Stop waiting, and choose how the request goes."""
         self._head_came()
-        passage = None
-        if (self.cycle is None or self.cycle.response_complete) and not self.flow.write_paused:
-            passage = self.direct.passage(self)
+        passage = self.direct.passage(self) if self._is_free() else None
         if passage is None:
             super().on_headers_complete()
         else:
@@ -85,9 +91,25 @@ class Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read what has come; begin to wait for the rest of a body."""
+        between, begun = self._between, self._begun
+        passage = self.direct.at_once(self, data) if between and self._is_free() else None
+        if passage is not None:
+            Protocol.idle.pop(self, None)
+            self._head_came()
+            self._unset_keepalive_if_required()
+            self.cycle = passage
+            passage.set()
+            return
         super().data_received(data)
         if isinstance(self.cycle, Passage):
             self.cycle.wait_for_the_rest(self.loop)
+            if between and self._between and self._begun == begun + 1:
+                self.direct.remember(data, self.cycle)
+
+    def _is_free(self) -> bool:
+        """Return whether no request is under way, and the client reads its replies."""
+        done = self.cycle is None or self.cycle.response_complete
+        return done and not self.flow.write_paused
 
     def on_response_complete(self) -> None:
         """Begin to wait for another request, without a timer if there was none."""

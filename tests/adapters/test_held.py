@@ -78,7 +78,7 @@ def test_more_rows_than_a_program_has_room_for(monkeypatch: pytest.MonkeyPatch) 
     xs, ds = stream(50)
     model, observe = CASES["intervals"]
     after, trace = held_of(model, observe).run(xs, ds)
-    monkeypatch.setattr(helds, "LONGEST_BLOCK", 16)
+    monkeypatch.setattr(helds, "LONGEST_TRACE", 16)
     in_four, found = held_of(model, observe).run(xs, ds)
     assert_alike(found, trace)
     assert_alike(in_four.state, after.state)
