@@ -113,8 +113,7 @@ def run(
     """
     forks.check()
     block[-1, :2] = learned, count  # in the last row: another operand would cost a call 3 µs
-    packed, found, _ = setup.program(packed, setup.key_words, block)
-    return packed, found
+    return setup.program(packed, setup.key_words, block)
 
 
 class Held:
@@ -150,17 +149,15 @@ class Held:
 
         Both arrays must be of the dtype of the state.
 
-        Returns what follows, and the trace, which is one of ``jb.run`` with NumPy arrays.
+        Returns what follows, and the trace, which is that of ``jb.run`` in NumPy arrays, without
+        ``skipped``.
         """
         setup, packed, traces = self._setup, self._packed, []
         rows = block(setup)
         for start in range(0, len(xs), setup.rows):
             n = min(setup.rows, len(xs) - start)
-            rows[:n, :-2], rows[:n, -2], rows[:n, -1] = (
-                xs[start : start + n],
-                ds[start : start + n],
-                1,
-            )
+            piece = slice(start, start + n)
+            rows[:n, :-2], rows[:n, -2], rows[:n, -1] = xs[piece], ds[piece], 1
             packed, trace = run(setup, packed, rows, n, n)
             traces.append(jax.tree.map(lambda a, n=n: np.asarray(a)[:n], trace))
         after = object.__new__(type(self))

@@ -31,7 +31,10 @@ Packed = tuple[Array, ...]
 
 
 class Watching(NamedTuple):
-    """Has a program return the traces of rows, with what ``observe`` returns in them."""
+    """Has a program return the traces of rows, with what ``observe`` returns in them.
+
+    They do not say which rows were skipped.
+    """
 
     observe: Observe
     layout: Layout  # of the model and its state, which ``observe`` sees as the model makes it
@@ -98,21 +101,22 @@ def _run_in_form(
     by_steps: bool,
     watching: Watching | None,
     *operands: Any,
-) -> tuple[Packed, Any, Array | None]:
+) -> tuple[Packed, Any]:
     run = functools.partial(_run, packing, generator, by_steps, watching)
 
-    def with_corners(*operands: Any) -> tuple[Packed, Any, Array | None]:
+    def with_corners(*operands: Any) -> tuple[Packed, Any]:
         packed, found = run(*operands)
-        if watching is not None:
-            return packed, found, corners(operands)
+        estimates = found if watching is None else found.prediction
         # Behind the estimates, where nobody looks: an array more costs a call 3 µs.
-        column = corners(operands).astype(found.dtype)[:, None]
-        column = jnp.broadcast_to(column, (len(column), found.shape[1]))
-        return packed, jnp.concatenate([found, column]), None
+        behind = corners(operands).astype(estimates.dtype)
+        behind = behind.reshape(-1, *(1 for _ in estimates.shape[1:]))
+        behind = jnp.broadcast_to(behind, (len(behind), *estimates.shape[1:]))
+        estimates = jnp.concatenate([estimates, behind])
+        return packed, estimates if watching is None else found._replace(prediction=estimates)
 
     if form == "kernel":
         return one_kernel(with_corners, changed=operands)[0]
-    return (*in_form(form, run, *operands)[0], None)
+    return in_form(form, run, *operands)[0]
 
 
 def _run(
@@ -129,7 +133,9 @@ def _run(
         x, d, weight = sample
         with using(x, cleaned):
             after, trace = step(model, state, x, d, key, observe, weight=weight)
-        return after, values(state, x, trace.prediction) if watching is None else trace
+        if watching is None:
+            return after, values(state, x, trace.prediction)
+        return after, trace._replace(skipped=None)
 
     # Rows are cleaned and taken as in a run: so both are compiled alike, and round alike.
     def run_chunk(number: Array, carried: tuple[State, Any]) -> tuple[State, Any]:

@@ -82,7 +82,9 @@ def reply_of(
 ) -> dict[str, Any]:
     """Return what the client gets for a row: the prediction, the interval and the horizons."""
     reply: dict[str, Any] = {} if row.id is None else {"id": row.id}
-    reply |= _told(prediction, *bounds or ())
+    reply["prediction"] = finite(prediction)
+    if bounds is not None:
+        reply["interval"] = [*map(finite, bounds)]
     if horizons is not None:
         reply["horizons"] = [_told(*of) for of in horizons]
     return reply

@@ -32,7 +32,8 @@ CREATE TABLE IF NOT EXISTS log (
 """
 ASK = """
 INSERT OR REPLACE INTO questions (stream, id, features, prediction, asked)
-SELECT ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM answered WHERE stream = ? AND id = ?)
+SELECT ?1, ?2, ?3, ?4, ?5
+WHERE NOT EXISTS (SELECT 1 FROM answered WHERE stream = ?1 AND id = ?2)
 """
 LISTED = "WHERE stream = ? AND id IN (SELECT value FROM json_each(?))"
 OPEN = f"SELECT id, features, prediction FROM questions {LISTED}"
@@ -167,7 +168,7 @@ class Log:
         if not questions:
             return
         now = self.clock
-        rows = [(stream, *q[:3], now, stream, q.id) for q in questions]
+        rows = [(stream, name, features, y, now) for name, features, y, _ in questions]
         asked = self._db.executemany(ASK, rows).rowcount
         if asked == len(questions):  # otherwise there are some that were answered
             if len(self._fresh) + asked > FRESH:
