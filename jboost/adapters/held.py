@@ -96,7 +96,15 @@ def begin(
     packing, arrays = packed(plan.layout)
     largest = float(jnp.finfo(dtype).max)
     fixed = key, model, num_features, dtype, largest, plan.layout, packing, words
-    return Setup(*fixed, program(plan.form, plan.layout, packing).for_one_kind(), rows), arrays
+    kept = program(plan.form, plan.layout, packing)
+    return Setup(*fixed, _for_blocks(kept, shaped.shape, dtype), rows), arrays
+
+
+@functools.lru_cache(programs.MOST_PROGRAMS)
+def _for_blocks(kept: Kept, shape: tuple[int, ...], dtype: np.dtype) -> Callable[..., Any]:
+    """Return a program for blocks that are all alike."""
+    del shape, dtype
+    return kept.for_one_kind()
 
 
 def block(setup: Setup) -> np.ndarray:
