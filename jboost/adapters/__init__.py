@@ -1,6 +1,7 @@
 """Presents jboost's models as regressors of scikit-learn and of river, on top of ``feed``.
 
-Forecasters are presented to river and sktime.
+Forecasters are presented to river and sktime. What the calls of a feed and of a server have in
+common is in ``held``.
 
 May import from ``core`` to ``reports``.
 """

@@ -66,16 +66,13 @@ def begin(
     ds: Array | np.ndarray,
     key: Key,
     observe: Observe | None = None,
-    *,
-    plan: Plan | None = None,
 ) -> tuple[State, list[pieces.PieceTrace]]:
     """Begin the run of :func:`fold` on concrete arrays, and do not wait for its numbers.
 
-    Returns the state after it, and the traces that :func:`jboost.engine.pieces.joined` joins. A
-    caller with many short blocks may pass the ``plan`` that :func:`plan_for` has returned for one.
+    Returns the state after it, and the traces that :func:`jboost.engine.pieces.joined` joins.
     """
     global _last
-    plan = _last = plan or plan_for(model, state, xs, ds, key, observe)
+    plan = _last = plan_for(model, state, xs, ds, key, observe)
     log.debug("%s form: %s", plan.form, plan.reason)
     if plan.form != "kernel":  # a large state is changed in place, but not the caller's
         # Not by jnp.array, which compiles a program for each shape.

@@ -139,8 +139,7 @@ class Member(NamedTuple):
     ) -> tuple[Member, Estimates]:
         """Return the member that has learned the rows with answers, and what it said before each.
 
-        A row whose answer is NaN is predicted and changes nothing. The program is that of
-        ``jb.run``, so every bit is that of a run.
+        A row whose answer is NaN is predicted and changes nothing. Every bit is that of ``jb.run``.
         """
         d = answers.astype(x.dtype)
         if self.fleet is not None:

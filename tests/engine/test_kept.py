@@ -1,5 +1,6 @@
 """Whole programs kept between processes: found again without a trace, and never a wrong one."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -167,6 +168,24 @@ def test_arguments_on_which_the_program_depends_are_told_apart():
         _doubled._name_of((np.float32(1.0), 2)),
     }
     assert len(names) == 7
+
+
+@pytest.mark.usefixtures("of_the_library")
+def test_a_partial_is_kept_and_arguments_of_one_kind_are_looked_at_once(folder, monkeypatch):
+    def kept_of(factor):
+        partial = functools.partial(times, factor=factor)
+        return kept.Kept(jax.jit(partial), partial, ())
+
+    row, program = np.ones(3, np.float32), kept_of(2)
+    call = program.for_one_kind()
+    assert call(row).tolist() == [2.0] * 3
+    monkeypatch.setattr(program, "_program_for", lambda _: pytest.fail("they are looked at"))
+    assert call(row + 1).tolist() == [4.0] * 3
+    assert kept_of(3)(row).tolist() == [3.0] * 3
+    assert len([*folder.glob("kept_times-*")]) == 2
+    again = kept_of(2)
+    monkeypatch.setattr(again, "_make", lambda _: pytest.fail("it is compiled"))
+    assert again.for_one_kind()(row).tolist() == [2.0] * 3
 
 
 def test_an_entry_that_can_be_read_but_not_loaded_is_compiled_again(folder):

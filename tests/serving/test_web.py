@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -313,3 +314,19 @@ def test_times_are_counted_in_constant_memory() -> None:
     found = requests.quantiles("predict")
     assert found["p50"] == pytest.approx(0.0505) and found["p99"] == pytest.approx(0.09901)
     assert requests.quantiles("nothing") == {}
+
+
+def test_json_is_written_and_read_as_python_does() -> None:
+    replies = [{"id": name, "prediction": y} for name in ("a", '"\\', "é\u2028", "\x7f")
+               for y in (1.5, -0.0, 1e-300, 1e22, None)]  # fmt: skip
+    replies += [{"prediction": 1.0}, {"id": "a", "prediction": 1.0, "interval": [0.5, None]}]
+    for reply in replies:
+        job: Any = SimpleNamespace(refusal=None, reply=[reply], learn=False)
+        _, text = exchange.written(rows.Body([], rows.JSON, single=True), job)
+        assert text.decode() == json.dumps(reply)
+    for text in ('{"a": [1, {}]}', "[]", "1", '"a"', "null"):
+        for before, behind in (("", ""), (" ", ""), ("", "\r\n"), ("\t", " \n")):
+            assert rows.loads(f"{before}{text}{behind}".encode()) == json.loads(text)
+        for wrong in (f"{text},", f"{text}\u00a0", f"\u00a0{text}", f"{text}{text}]", ""):
+            with pytest.raises(Refusal, match="the body is no JSON"):
+                rows.loads(wrong.encode())
