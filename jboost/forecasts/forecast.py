@@ -13,7 +13,7 @@ from jboost.core.numerics import dtype_of
 from jboost.forecasts import bands, mix, ring, rows, seasons
 from jboost.forecasts.by_learner import METHODS
 from jboost.forecasts.columns import checked_columns
-from jboost.forecasts.experts import LAGS, MEMORIES, NAIVE, Experts
+from jboost.forecasts.experts import LAGS, MEMORIES, Experts
 from jboost.forecasts.rows import Inputs, Layout, Position
 from jboost.forecasts.seasons import RATES, Cycle
 from jboost.forecasts.state import ForecastState
@@ -35,8 +35,10 @@ class Forecast(Learner):
 
     Without a learner, each horizon has these estimates: least squares on the latest answers, the
     usual answers of the next rows, x, x² and the seasons, of the answers and of their logarithms;
-    the usual answer; that of the long season; the last value; the values one season ago. They are
-    mixed by :class:`jboost.BOA` on the absolute loss, for each horizon by itself. All horizons
+    the usual answer; that of the long season; the last value; the values one season ago. Where
+    columns are known in advance, boosted trees and lines of short memories read them, once for all
+    horizons, and least squares puts that right for each horizon: see :mod:`.readers`. All are mixed
+    by :class:`jboost.BOA` on the absolute loss, for each horizon by itself. All horizons
     share one covariance, so a row takes little more than one update of least squares.
 
     With a learner, its estimates take the place of the least squares. The learner sees the latest
@@ -129,7 +131,9 @@ class Forecast(Learner):
 
     @property
     def _experts(self) -> Experts:
-        return Experts(self.horizon, self.learner, self.method, self.forgetting)
+        times = self.calendar is not None and not self.by_time  # no inputs
+        known = len(self.known) - times
+        return Experts(self.horizon, self.learner, self.method, self.forgetting, known)
 
     @property
     def _layout(self) -> Layout:
@@ -144,14 +148,12 @@ class Forecast(Learner):
         return seasons.cycles_of(self.calendar, self.step)
 
     def init(self, num_features: int, dtype: DType = None, *, key: Key = None) -> ForecastState:
-        H, k, dtype = self.horizon, len(self.known), dtype_of(dtype)
+        H, experts, dtype = self.horizon, self._experts, dtype_of(dtype)
         r = self._checked_width(num_features)
         zero, none = jnp.zeros((), dtype), jnp.zeros((), jnp.int32)
         slots, cycles = (self.longest + 2,) * 2, self._cycles
         if cycles is not None:
             slots = cycles[0].slots * seasons.KINDS, cycles[1].slots
-        k -= self.calendar is not None and not self.by_time  # times are no inputs
-        shared, learner = self._experts.start(r, k, dtype, key)
         return ForecastState(
             past=self._past.init(r, dtype),
             inputs=rows.INPUTS.init(r, dtype),
@@ -167,13 +169,12 @@ class Forecast(Learner):
             kinds=jnp.zeros(seasons.DAYS, jnp.int32),
             usual=jnp.zeros(LAGS, dtype),
             fading=jnp.zeros((TWINS, len(MEMORIES)), dtype),
-            situation=self._experts.squares.init(3 + 2 * k, dtype),
-            shared=shared,
-            learner=learner,
-            estimates=ring.empty(H, (H, len(self.experts) + 2), dtype),
+            situation=experts.squares.init(3 + 2 * experts.known, dtype),
+            **experts.start(r, dtype, key)._asdict(),
+            estimates=ring.empty(H, (H, len(experts.names) + 2), dtype),
             at=none,
             valid=jnp.zeros(H, bool),
-            mix=mix.start(H, len(self.experts), dtype),
+            mix=mix.start(H, len(experts.names), dtype),
             bands=bands.start(self.coverage, H, dtype),
             forecast=jnp.zeros(H, dtype),
         )
@@ -204,9 +205,9 @@ class Forecast(Learner):
             raise ValueError(
                 f"ahead must have shape {shape}, rows by known columns; got {ahead.T.shape}"
             )
-        inputs = Inputs(
-            state.x, *rows.known_columns(layout, state.inputs, state.x, ahead), state.inputs
-        )
+        x = jnp.full_like(state.x, jnp.nan)  # it is no more known as it came
+        columns = rows.known_columns(layout, state.inputs, x, state.x, ahead)
+        inputs = Inputs(state.x, *columns, state.inputs)
         periods = state.short.period, state.long.period
         position = rows.by_count(layout, periods, state.number - 1, state.x.dtype)
         if self.calendar is not None and self._cycles is not None:
@@ -282,7 +283,7 @@ class Forecast(Learner):
         after = self._answered(before, sample, position, now)
         after = self._asked(after, sample, position, now)
         # What is large looks after itself: a choice between two large arrays would cost a copy.
-        large = {name: None for name in ("shared", "learner", "estimates", "situation")}
+        large = {name: None for name in ("shared", "learner", "readers", "estimates", "situation")}
         chosen = jax.tree.map(
             lambda new, old: jnp.where(sample.good, new, old),
             after._replace(**large),
@@ -311,7 +312,8 @@ class Forecast(Learner):
         of_day = seasons.looked_up(now.short, here[0], last)
         usual = seasons.looked_up(now.long, here[1], of_day)
         scaled = now.scaled(jnp.stack([d, usual[0]]))
-        x = situations(now.scaled(usual)[0], now.scaled(of_day)[0], now.inputs.now[:, None])[0]
+        columns = now.inputs.known.now[:, None]
+        x = situations(now.scaled(usual)[0], now.scaled(of_day)[0], columns)[0]
         of_row = sample.replace(raw=x, d=scaled[0, 0] - scaled[0, 1], takes_missing=False)
         unlike = state.unlike
         if self._cycles is not None and self._cycles[0].name == "day":
@@ -320,8 +322,7 @@ class Forecast(Learner):
         earlier = ring.by_age(state.estimates, state.at)
         counts = state.valid & sample.good
         experts, forecast, h = earlier[:, :-2], earlier[:, -2], earlier[:, -1]
-        expected = earlier[:, -len(NAIVE) - 2]
-        shared, learner = self._experts.answered(state, sample, now, expected, counts)
+        learned = self._experts.answered(state, sample, position, now, usual, experts, counts)
         difference = scaled[:, :1] - scaled[:, 1:]
         return state._replace(
             past=self._past.learn(state.past, sample),
@@ -339,10 +340,9 @@ class Forecast(Learner):
             usual=jnp.concatenate([usual, state.usual[:-1]]),
             fading=state.fading + (difference - state.fading) / jnp.array([MEMORIES], dtype),
             situation=self._experts.squares.learn(state.situation, of_row),
-            shared=shared,
-            learner=learner,
             mix=mix.after(state.mix, experts, d, counts),
             bands=bands.after(state.bands, self.coverage, d - forecast, h, counts),
+            **learned._asdict(),
         )
 
     def _asked(
@@ -353,10 +353,9 @@ class Forecast(Learner):
         forecast = mix.mixed(state.mix, estimates)
         entry = jnp.column_stack([estimates, forecast, bands.half_widths(state.bands)])
         at = ring.advanced(state.at, jnp.ones_like(state.at), self.horizon)
-        shared, learner = self._experts.remembered(state, at, question, sample)
+        waiting = self._experts.remembered(state, at, question, sample)
         return state._replace(
-            shared=shared,
-            learner=learner,
+            **waiting._asdict(),
             estimates=ring.pushed(state.estimates, at, entry, sample.good),
             at=at,
             valid=jnp.concatenate([jnp.ones(1, bool), state.valid[:-1]]),

@@ -18,12 +18,19 @@ INPUTS = Scale()
 COUNTED = 2**22
 
 
-class Inputs(NamedTuple):
-    """The inputs of a row, scaled; a missing one is what it was at the row before."""
+class Columns(NamedTuple):
+    """The known columns at this row, (k,), and at the next H, (k, H); as now where missing."""
 
-    x: Array  # at this row, (r,)
-    now: Array  # the known columns at this row, (k,)
-    ahead: Array  # the known columns at the next H rows, (k, H); as now where missing
+    now: Array
+    ahead: Array
+
+
+class Inputs(NamedTuple):
+    """The inputs of a row; a missing one is what it was at the row before."""
+
+    x: Array  # at this row, scaled, (r,)
+    known: Columns  # scaled
+    raw: Columns  # as they came
     units: Units  # the units of the columns, after this row
 
 
@@ -35,6 +42,7 @@ class Position(NamedTuple):
     slots: tuple[Array, Array]  # in both cycles, of this row and the next, (H + 1,)
     periods: tuple[Array, Array]  # how many rows the cycles have, int32; 0 if unknown
     phases: tuple[Array, Array]  # how much of each cycle has passed, from 0 to 1
+    phases_ahead: tuple[Array, Array]  # the same at the next H rows, (H,)
 
 
 class Layout(NamedTuple):
@@ -58,24 +66,31 @@ def inputs(layout: Layout, units: Units, before: Array, raw: Array) -> Inputs:
     scaled = jnp.where(usable(x), INPUTS.scaled(units, cleaned(x, x.dtype)), before)
     if layout.time is not None:  # times only grow: they serve the calendar alone
         scaled = jnp.where(jnp.arange(x.shape[0]) == layout.time, 0, scaled)
-    return Inputs(scaled, *known_columns(layout, units, scaled, ahead), units)
+    return Inputs(scaled, *known_columns(layout, units, x, scaled, ahead), units)
 
 
-def known_columns(layout: Layout, units: Units, scaled: Array, ahead: Array) -> tuple[Array, Array]:
-    """Return the known columns at a row, (k,), and at the next H, (k, H), in their units.
+def known_columns(
+    layout: Layout, units: Units, x: Array, scaled: Array, ahead: Array
+) -> tuple[Columns, Columns]:
+    """Return the known columns in their units, and as they came.
 
-    ``scaled`` are the inputs of the row in their units; ``ahead`` is not scaled.
+    ``x`` are the inputs of the row as they came, ``scaled`` the same in their units.
     """
     columns = [c for c in layout.known if c != layout.time]
     if not columns:
         none = jnp.zeros((0, layout.horizon), scaled.dtype)
-        return none[:, 0], none
+        nothing = Columns(none[:, 0], none)
+        return nothing, nothing
     index = jnp.array(columns, jnp.int32)
     chosen = jnp.array([layout.known.index(c) for c in columns], jnp.int32)
     of_columns, now = jax.tree.map(lambda a: a[index], units), scaled[index]
     values = ahead[chosen].T  # (H, k)
     in_units = jax.vmap(lambda v: INPUTS.scaled(of_columns, cleaned(v, v.dtype)))(values)
-    return now, jnp.where(usable(values), in_units, now[None]).T
+    here, before = x[index], INPUTS.unscaled(of_columns, now)
+    raw = Columns(
+        jnp.where(usable(here), here, before), jnp.where(usable(values), values, before).T
+    )
+    return Columns(now, jnp.where(usable(values), in_units, now[None]).T), raw
 
 
 def by_calendar(
@@ -95,14 +110,17 @@ def by_calendar(
         later = jnp.where(usable(later), cleaned(later, x.dtype), times[1:])
         times, gap = jnp.concatenate([t[None], later]), jnp.ones_like(gap)
     short, long = (seasons.slots_at(calendar, cycle, times) for cycle in cycles)
-    phases = tuple(
-        slots[0].astype(x.dtype) / cycle.slots
-        for slots, cycle in zip((short, long), cycles, strict=True)
+    phases, phases_ahead = (
+        tuple(
+            slots[there].astype(x.dtype) / cycle.slots
+            for slots, cycle in zip((short, long), cycles, strict=True)
+        )
+        for there in (0, slice(1, None))
     )
     if cycles[0].name == "day":
         short = short + cycles[0].slots * kinds[long // cycles[0].slots]
     rows = (jnp.asarray(c.rows if c.rows <= longest else 0, jnp.int32) for c in cycles)
-    return Position(t, gap, (short, long), tuple(rows), phases)  # type: ignore[arg-type]
+    return Position(t, gap, (short, long), tuple(rows), phases, phases_ahead)  # type: ignore[arg-type]
 
 
 def by_count(
@@ -111,11 +129,15 @@ def by_count(
     """Return the position of a row of a stream without times; ``number`` is that of the row."""
     numbers = number + jnp.arange(layout.horizon + 1, dtype=jnp.int32)
     slots = tuple(numbers % jnp.maximum(period, 1) for period in periods)
-    phases = tuple(
-        numbers_of[0].astype(dtype) / jnp.maximum(period, 1).astype(dtype)
-        for numbers_of, period in zip(slots, periods, strict=True)
+    phases, phases_ahead = (
+        tuple(
+            numbers_of[there].astype(dtype) / jnp.maximum(period, 1).astype(dtype)
+            for numbers_of, period in zip(slots, periods, strict=True)
+        )
+        for there in (0, slice(1, None))
     )
-    return Position(number.astype(dtype), jnp.ones((), jnp.int32), slots, periods, phases)  # type: ignore[arg-type]
+    one = jnp.ones((), jnp.int32)
+    return Position(number.astype(dtype), one, slots, periods, phases, phases_ahead)  # type: ignore[arg-type]
 
 
 def by_elapsed(

@@ -22,6 +22,9 @@ from jboost.core.products import matvec
 from jboost.forecasts import ring
 from jboost.learners.newton import Newton, NewtonState
 
+# Zeros fill up the inputs of least squares to a multiple of this. So no program has to fill up the
+# rows of their matrices, and all programs add up products in the same order.
+EVEN = 8
 SLOWEST = 0.005  # the least gain of the running mean of absolute errors
 
 
@@ -37,6 +40,16 @@ class SharedState(NamedTuple):
     gains: Array  # a ring of the gains, (n, r)
     size: Array  # the mean absolute error of each horizon, (n, H)
     answers: Array  # how many answers each horizon has learned, (H,)
+
+
+def even(width: int) -> int:
+    """Return the width of inputs that are filled up."""
+    return width + -width % EVEN
+
+
+def filled_up(inputs: Array) -> Array:
+    """Return rows of inputs, (n, r), filled up with zeros."""
+    return jnp.pad(inputs, [(0, 0), (0, -inputs.shape[1] % EVEN)])
 
 
 def start(newton: Newton, kinds: int, width: int, horizon: int, dtype: jnp.dtype) -> SharedState:

@@ -36,6 +36,7 @@ class ForecastState(NamedTuple):
     situation: NewtonState  # least squares of an answer by tables and known columns of its row
     shared: State  # the least squares of all horizons, for each twin; () with a learner
     learner: State  # the copies of a learner; () without one
+    readers: State  # of known columns; () where none are known
     estimates: Array  # a ring of what each expert, the mix, and its interval's half width said
     at: Array  # where the newest entries of the rings are
     valid: Array  # whether the row h back is in the rings, (H,)

@@ -37,6 +37,17 @@ class Now(NamedTuple):
         inverse = jnp.where(s > 0, 1 / jnp.where(s > 0, s, 1), 0)
         return jnp.clip((twins(values, self.unit) - m) * inverse, -FARTHEST, FARTHEST)
 
+    def levels(self, values: Array) -> Array:
+        """Return answers of any shape in units of their deviations, as they are."""
+        m, s = (a[0] for a in self.targets.frame)
+        inverse = jnp.where(s > 0, 1 / jnp.where(s > 0, s, 1), 0)
+        return jnp.clip((values - m) * inverse, -FARTHEST, FARTHEST)
+
+    def from_levels(self, levels: Array) -> Array:
+        """Return the answers that lie where ``levels`` says."""
+        m, s = (a[0] for a in self.targets.frame)
+        return m + s * levels
+
     def unscaled(self, scaled: Array) -> Array:
         """Return the answers that lie where ``scaled`` says, (TWINS, n)."""
         m, s = (a[:, None] for a in self.targets.frame)
