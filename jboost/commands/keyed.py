@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from jboost import limits
 from jboost.checkpoints import atomic
 from jboost.commands import keyed_plan, keyed_report, learning, options, outcome, terminal
+from jboost.commands.keyed_ahead import KeyedAhead
 from jboost.commands.keyed_plan import Plan
 from jboost.commands.lines import Lines
 from jboost.commands.outcome import Outcome
@@ -25,6 +26,7 @@ from jboost.core import Learner, checks
 from jboost.core.progress import Progress
 from jboost.core.step import Trace, step
 from jboost.core.template import template
+from jboost.files import ahead
 from jboost.files.encoding import Encoded
 from jboost.files.sources import Source
 from jboost.fleets.columns import names_of
@@ -41,8 +43,6 @@ EVERY = 16  # blocks between checkpoints
 
 def run(args: argparse.Namespace) -> int:
     """Learn the file, print the table, and write what was asked for."""
-    if args.known:
-        raise CommandError("--known does not go with --key", WRONG_USAGE)
     folder = None if args.checkpoint is None else str(args.checkpoint)
     manifest = None if folder is None else os.path.join(folder, MANIFEST)
     if manifest is not None and os.path.isfile(str(folder)):
@@ -101,13 +101,18 @@ def _begin(args: argparse.Namespace, folder: str | None, before: str | None) -> 
         args.ids = [*args.ids, [plan.key]]  # the key labels the rows, and is no input
         source = options.source_of(args, None, plan.missing)
         outcome.say_columns(source.columns)
+        with options.reading(args.file):
+            plan.known_numbers = ahead.columns_of(source.columns, plan.known, args.file)
         with options.refusing():
             model = plan.model()
         tally = KeyTally(plan.name)
         done = Outcome(args.file, plan.name, model, source.columns, plan.missing, tally, keys=0)
     if done.model.ahead and (args.explain or args.events):
         raise CommandError("--explain and --events are not for forecasts", WRONG_USAGE)
-    width = source.columns.width
+    if plan.known and (source.live or args.append):
+        text = "--known with --key needs the whole file: the rows that follow have not come yet"
+        raise CommandError(text, WRONG_USAGE)
+    width = _width(source, plan)
     options.refuse_huge(done.model, width)
     key = jax.random.key(plan.seed) if done.model.needs_key else None
     bound = _bound(done.model, width)
@@ -115,6 +120,11 @@ def _begin(args: argparse.Namespace, folder: str | None, before: str | None) -> 
     with options.refusing(FAILED):
         state = fleet.init() if before is None else fleet.load(before)
     return _Keyed(args, folder, source, plan, fleet, state, done, seen)
+
+
+def _width(source: Source, plan: Plan) -> int:
+    """Return how many inputs the models have."""
+    return source.columns.width + len(plan.known_numbers) * (plan.horizon or 0)
 
 
 def _bound(model: Learner, width: int) -> int | None:
@@ -141,6 +151,7 @@ class _Keyed:
         self.tally = done.tally
         if len(state):
             self.tally.columns = {name: np.array(a, float) for name, a in state.columns.items()}
+        self.ahead: KeyedAhead | None = None  # with --known, once the rows are read
         self.watch = Watch() if done.model.ahead else learning.watch_for(args, done)
         done.keys = len(state)
         done.begin(seen, self.watch)
@@ -172,6 +183,10 @@ class _Keyed:
 
     def _blocks(self) -> Iterator[Encoded]:
         with options.reading(self.args.file):
+            if self.plan.known:
+                first = options.source_of(self.args, self.done.columns, self.done.missing)
+                of_key = self.plan.key, self.plan.known_numbers, self.done.model.ahead
+                self.ahead = KeyedAhead(first.labelled(0), *of_key)
             yield from self.source.labelled(self.done.rows)
 
     def _handle(self, rows: Encoded, lines: Lines) -> None:
@@ -193,7 +208,8 @@ class _Keyed:
             except (TypeError, ValueError) as error:
                 raise CommandError(f"{self.args.file}: {error}", terminal.BAD_DATA) from None
             observe = self.watch if any(self.watch) else None
-            state, trace = self.fleet.run(self.state, names, x[there], d[there], observe=observe)
+            seen = x if self.ahead is None else self.ahead.beside(x, done.rows)
+            state, trace = self.fleet.run(self.state, names, seen[there], d[there], observe=observe)
             self.state = state
             streams[there] = state.directory.find(names, hashes(names))
         block = self._block(d, there, trace)
@@ -225,7 +241,7 @@ class _Keyed:
 
     def _nothing(self) -> Trace:
         """Return what a block without a key leaves behind."""
-        model, width = self.done.model, self.source.columns.width
+        model, width = self.done.model, _width(self.source, self.plan)
         state = template(model, width, "float32", self.fleet.key)
         x, d = (jax.ShapeDtypeStruct(shape, np.float32) for shape in ((width,), ()))
         observe = self.watch if any(self.watch) else None

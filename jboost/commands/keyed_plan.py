@@ -35,6 +35,8 @@ class Plan:
     intervals: float | None
     flagged: bool  # whether the models say what to look at, for ``--events``
     horizon: int | None  # how many rows of a key are forecast; None where none are
+    known: list[str] = dataclasses.field(default_factory=list)  # columns, H rows in advance
+    known_numbers: list[int] = dataclasses.field(default_factory=list)  # of these columns in x
 
     def model(self) -> Learner:
         """Return the model that each key has."""
@@ -47,7 +49,8 @@ class Plan:
             learner = catalogue.named(self.name, self.settings, impute=impute)
         longest = max(LONGEST_PERIOD, self.horizon)
         coverage = self.intervals or 0.9
-        return Forecast(learner, self.horizon, coverage=coverage, longest=longest)
+        known = tuple(self.known_numbers)
+        return Forecast(learner, self.horizon, known, coverage=coverage, longest=longest)
 
 
 def of_options(args: argparse.Namespace) -> Plan:
@@ -63,7 +66,7 @@ def of_options(args: argparse.Namespace) -> Plan:
     flagged = args.events is not None
     return Plan(
         args.key, name, chosen, args.missing or "impute", args.seed or 0, args.intervals, flagged,
-        args.horizon,
+        args.horizon, options.joined(args.known),
     )  # fmt: skip
 
 
@@ -73,7 +76,8 @@ def of_folder(args: argparse.Namespace, folder: str) -> tuple[Plan, Outcome, int
         with options.refusing(FAILED):
             position = read_manifest(folder)[0]["position"]
         saved = position["run"]
-        plan = Plan(**{field.name: saved[field.name] for field in dataclasses.fields(Plan)})
+        fields = [field.name for field in dataclasses.fields(Plan)]
+        plan = Plan(**{name: saved[name] for name in fields if name in saved})
         seen = checks.whole("position", position["row"], at_least=0)
         begins = checks.whole("begins", saved["begins"], at_least=0, at_most=seen)
         done = Outcome(
@@ -112,6 +116,7 @@ def _refuse_others(args: argparse.Namespace, plan: Plan) -> None:
         "seed": (args.seed, plan.seed),
         "intervals": (args.intervals, plan.intervals),
         "horizon": (args.horizon, plan.horizon),
+        "known": (options.joined(args.known) or None, plan.known or None),
     }
     for name, (now, before) in asked.items():
         if now is not None and now != before:

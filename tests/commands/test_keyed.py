@@ -16,7 +16,9 @@ import pytest
 
 import jboost as jb
 from jboost.cli import main
+from jboost.commands import terminal
 from jboost.fleets import shards
+from jboost.forecasts import with_known
 from tests.support import slow_command
 
 MODEL = ["--target", "y", "--key", "sensor", "--model", "bsgd_ru", "--set", "m=3"]
@@ -279,7 +281,6 @@ def test_a_bad_key_loses_nothing_that_was_learned(folder, capsys):
     ("arguments", "message"),
     [
         (["--key", "y"], "--key is 'y', which has another role"),
-        (["--known", "a"], "--known does not go with --key"),
         (["--horizon", "2", "--events", "e.jsonl"], "--explain and --events are not for forecasts"),
         (["--checkpoint", "t.csv"], "t.csv is a file; with --key the run is kept in a folder"),
         (["--resume"], "--resume needs the --checkpoint to go on from"),
@@ -318,3 +319,39 @@ def test_a_forecast_for_each_key(folder, capsys):
     kept = jb.Fleet(jb.Forecast(jb.NLMS(0.1), 2), 1)
     with pytest.raises(jb.CheckpointError, match="is of another fleet"):
         kept.load("run")
+
+
+def test_known_columns_of_a_key_come_from_its_own_rows(folder, capsys):
+    """Each key is forecast as by itself, from the columns of its own next rows; a cut changes
+    nothing."""
+    rng, H, n = np.random.default_rng(2), 2, 80
+    plan, other = rng.random((n, 2)).round(3), rng.random((n, 2)).round(3)
+    y = np.where(plan > 0.5, 3.0, 1.0) + np.arange(2)
+    with open("f.csv", "w") as file:
+        file.write("sensor,other,plan,y\n")
+        for t in range(n):
+            for k in range(2) if t % 3 else (1, 0):  # the keys do not come in turn
+                answer = y[t, k] if t < n - 1 else ""  # the plan of the last row is known
+                file.write(f"s{k},{other[t, k]},{plan[t, k]},{answer}\n")
+    wishes = ["run", "f.csv", "--target", "y", "--key", "sensor", "--horizon", "2"]
+    wishes += ["--known", "plan", "--predictions"]
+    assert main([*wishes, "p.csv", "--checkpoint", "run"]) == 0
+    rows = predictions()
+    model = jb.Forecast(horizon=H, known=(1,), longest=400)
+    for k in range(2):
+        xs = with_known(np.column_stack([other[:, k], plan[:, k]]), (1,), H).astype(np.float32)
+        ds = np.append(y[:-1, k], np.nan).astype(np.float32)
+        state, _ = jb.run(model, xs, ds)
+        of_key = [np.float32(row["prediction"]) for row in rows if row["key"] == f"s{k}"]
+        assert of_key == [*np.asarray(model.forecast(state))]
+    capsys.readouterr()
+    resume = [*wishes, "again.csv", "--checkpoint", "run", "--resume"]
+    assert main(resume) == 0 and predictions("again.csv") == predictions()
+    assert main([*resume, "--append"]) == 2
+    assert "--known with --key needs the whole file" in capsys.readouterr().err
+    resume[resume.index("plan")] = "other"
+    assert main(resume) == 2
+    assert "the run to go on with has --known ['plan']" in capsys.readouterr().err
+    wishes[wishes.index("plan")] = "plam"
+    assert main([*wishes, "p.csv"]) == terminal.BAD_DATA
+    assert "f.csv has no column 'plam'" in capsys.readouterr().err
