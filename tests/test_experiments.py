@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import jboost as jb
-from experiments.bench import speed_cases, speed_native, speed_report, tables
+from experiments.bench import first_command, speed_cases, speed_native, speed_report, tables
 from experiments.paper import claims, protocol
 from experiments.paper import tables as paper_tables
 from experiments.shared import pages
@@ -27,7 +27,8 @@ PAPER = (
 )
 BENCH = (
     *("accuracy", "accuracy_peers", "auto_streams", "auto_times", "baselines", "combiners"),
-    *("explanations", "filters", "flags", "fleets", "forecast", "forecast_next"),
+    *("explanations", "filters", "first_command", "flags", "fleets", "forecast"),
+    "forecast_next",
     *("forecast_shapes", "intervals", "keys", "keys_numbered"),
     *("kill", "kill_workers", "losses", "nonlinear"),
     *("prediction", "real_streams", "serve_faults", "serve_load", "soak", "speed", "sweeps"),
@@ -374,3 +375,12 @@ def test_times_are_compared_with_the_faster_loop_in_c():
     assert results.faster("BSGD-WU", 3, "Newton") == "side by side"
     record = {"results": {"rows": [row._asdict() for row in rows]}}
     assert "| BSGD-WU | 1.5 | 1.50 | 0.0100 |" in tables.speed(record)
+
+
+def test_the_first_command_is_judged_by_its_ratio_to_the_other_checkout():
+    other = {"cold": 12.0, "warm": 12.0}
+    record = {"results": {"this version": {"cold": 3.0, "warm": 3.0}, "commit abc": other}}
+    shown = first_command.shown(record)
+    assert "| ratio | 0.250 | 0.250 |" in shown and "|  | ok | NOT MET |" in shown
+    del record["results"]["commit abc"]
+    assert "ratio" not in first_command.shown(record)

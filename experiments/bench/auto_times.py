@@ -10,14 +10,13 @@ turns with this one, and the ratio of the medians is shown. All times are CPU ti
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.shared import checkouts
 from experiments.shared.experiment import command_line, parsed, plain, versions, write_json
 from experiments.shared.markdown import table
 
@@ -53,34 +52,24 @@ print(json.dumps({"first": begin, "us": statistics.median(samples)}))
 def measured(checkout: Path, name: str, r: int, rows: int) -> dict[str, float]:
     """The seconds of the first result and the microseconds of a sample, in a fresh process."""
     numbers = [str(number) for number in (r, rows, min(FIRST, rows), RUNS)]
-    command = [sys.executable, "-c", MEASURE, name, *numbers]
-    variables = {**os.environ, "PYTHONPATH": str(checkout)}
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=True, env=variables, cwd=checkout
-    )
+    done = checkouts.python(checkout, "-c", MEASURE, name, *numbers)
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = command_line(__doc__)
-    parser.add_argument(
-        "--against",
-        type=lambda name: Path(name).resolve(),
-        metavar="DIR",
-        help="another checkout of jboost",
-    )
+    checkouts.add_against(parser)
     args = parsed(parser, argv, __file__)
-    here = Path(__file__).resolve().parents[2]
-    checkouts = [here, *([args.against] if args.against else [])]
+    where = [checkouts.HERE, *([args.against] if args.against else [])]
     rows, rounds = (64, 1) if args.quick else (8_192, 3)
     cases = [(size, r) for size in SIZES for r in WIDTHS]
     cases = [YARDSTICK, *(cases[:1] if args.quick else cases)]
     results: list[dict[str, Any]] = []
     for name, r in cases:
-        turns = [[measured(where, name, r, rows) for where in checkouts] for _ in range(rounds)]
+        turns = [[measured(each, name, r, rows) for each in where] for _ in range(rounds)]
         medians = [
             {key: statistics.median(turn[i][key] for turn in turns) for key in ("us", "first")}
-            for i in range(len(checkouts))
+            for i in range(len(where))
         ]
         results.append({"model": name, "r": r, **medians[0], "against": medians[1:]})
         print(results[-1], file=sys.stderr, flush=True)

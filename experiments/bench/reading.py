@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -21,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.shared import checkouts
 from experiments.shared.experiment import command_line, parsed, plain, versions, write_json
 from experiments.shared.markdown import table
 
@@ -70,24 +69,16 @@ def write(path: Path, kind: str, rows: int) -> None:
 
 def rate(path: Path, checkout: Path, passes: int) -> float:
     """Rows per second of CPU time, as the jboost of a checkout reads them; 0 if it cannot."""
-    command = [sys.executable, "-c", READ, str(path), str(passes)]
-    variables = {**os.environ, "PYTHONPATH": str(checkout)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables,
-                          cwd=path.parent)  # fmt: skip
+    done = checkouts.python(checkout, "-c", READ, str(path), str(passes), check=False)
     return float(done.stdout) if done.returncode == 0 else 0.0
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = command_line(__doc__)
-    parser.add_argument(
-        "--against",
-        type=lambda name: Path(name).resolve(),
-        metavar="DIR",
-        help="another checkout of jboost",
-    )
+    checkouts.add_against(parser)
     args = parsed(parser, argv, __file__)
     rows, passes = (4_000, 1) if args.quick else (50_000, 3)
-    here, results = Path(__file__).resolve().parents[2], []
+    results = []
     with tempfile.TemporaryDirectory() as folder:
         for ending in FORMATS:
             for kind in KINDS:
@@ -95,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 write(path, kind, rows)
                 ours = other = 0.0
                 for _ in range(2):
-                    ours = max(ours, rate(path, here, passes))
+                    ours = max(ours, rate(path, checkouts.HERE, passes))
                     other = max(other, rate(path, args.against, passes)) if args.against else 0.0
                 results.append({"format": ending, "kind": kind, "rate": ours, "against": other})
                 print(ending, kind, ours, other, file=sys.stderr, flush=True)

@@ -22,6 +22,7 @@ import jax
 import numpy as np
 
 import jboost as jb
+from experiments.bench import first_command
 from experiments.bench import speed_native as native
 from experiments.bench import speed_parts as parts
 from experiments.bench import speed_peers as peers
@@ -49,6 +50,7 @@ from experiments.bench.speed_cases import (
     stream,
 )
 from experiments.bench.speed_first import compilations
+from experiments.shared import checkouts
 from experiments.shared.experiment import Experiment, Progress, fresh_python
 from jboost.core import Learner
 
@@ -183,29 +185,6 @@ def first_results(widths: Sequence[int]) -> dict[str, Any]:
     return found
 
 
-def command() -> dict[str, float]:
-    """CPU seconds of ``jboost run`` with auto on 400 rows of numbers and text, in all.
-
-    "Cold" has no programs of an earlier process, and "warm" has those of the cold one.
-    """
-    rng = np.random.default_rng(0)
-    numbers = rng.uniform(-1, 1, (400, 8))
-    texts = rng.integers(0, 12, (400, 4))
-    rows = ["a,b,c,d,e,f,g,h,p,q,r,s,y"]
-    for x, words in zip(numbers, texts, strict=True):
-        rows.append(",".join([*map(str, x), *(f"word{w}" for w in words), str(x.sum())]))
-    found = {}
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "rows.csv")
-        file.write_text("\n".join(rows))
-        for name in ("cold", "warm"):
-            code = f"from jboost.cli import main; main(['run', {str(file)!r}, '--target', 'y'])"
-            code += "; import time; print(time.process_time())"
-            said = fresh_python(code, JBOOST_CACHE=f"{folder}/programs", MPLBACKEND="Agg")
-            found[name] = float(said.split()[-1])
-    return found
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     experiment = Experiment(__file__, __doc__, argv, double=False)
     quick, size, samples = experiment.quick, experiment.size, experiment.samples
@@ -265,7 +244,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     bar.add(1, "imports")
     first = first_results((8,) if quick else (8, 54))
     bar.add(1, "first results")
-    commanded = command()
+    commanded = first_command.measured([checkouts.HERE], size(3, 1))[0]
     bar.add(1, "jboost run")
     singles = parts.single_calls()
     bar.add(1, "single calls")

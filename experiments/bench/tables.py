@@ -7,6 +7,7 @@ from collections.abc import Callable
 from experiments.bench import (
     accuracy_limits,
     auto_streams,
+    first_command,
     keys_report,
     knowing_report,
     serve_report,
@@ -413,6 +414,7 @@ def blocks(record: Callable[[str], Record]) -> dict[str, str]:
         "speed": speed(record("speed")),
         "speed rows": speed_rows(record("speed")),
         "first results": first_results(record("speed")),
+        "first command": first_command.shown(record("first_command")),
         "single calls": single_calls(record("speed")),
         "storages": storages(record("speed")),
         "speed requirements": speed_requirements(record("speed")),
