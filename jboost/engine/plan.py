@@ -14,7 +14,7 @@ import math
 import os
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -23,7 +23,7 @@ from jax.core import Tracer
 
 from jboost.core import State, checks
 from jboost.core.products import LARGEST_CHOICE
-from jboost.engine.kernel import POSSIBLE, TAG, equations, operations
+from jboost.engine.kernel import POSSIBLE, TAG, operations
 from jboost.engine.layout import Layout
 
 log = logging.getLogger("jboost.engine")
@@ -109,15 +109,16 @@ def impediment(program: Any, form: Form, size: int) -> str | None:
 
     ``size`` is how many bytes the program carries from step to step.
     """
-    names = {*operations(program.jaxpr.jaxpr)}
+    found = [*operations(program.jaxpr.jaxpr)]
+    names = {operation.primitive.name for operation in found}
     impossible = names - POSSIBLE
     if form == "stages" and TAG not in names:
         return f"a state of {size:,} bytes is more than one kernel is good for"
     if impossible:
         return f"not known to compile as one kernel: {', '.join(sorted(impossible))}"
-    if any(_multiplies_matrices(program.jaxpr.jaxpr)):
+    if any(map(_multiplies_matrices, found)):
         return "it multiplies matrices, which a kernel does slowly"
-    largest = max(_sizes_of_stacks(program.jaxpr.jaxpr), default=0)
+    largest = max(map(_largest_stack, found), default=0)
     if largest >= DIVIDED:
         return f"XLA divides work on {largest:,} bytes, which a kernel cannot do"
     return None
@@ -130,24 +131,22 @@ def planned(form: Form, size: int, layout: Layout) -> Plan:
     return Plan(form, f"a state of {size:,} bytes in one kernel", layout)
 
 
-def _multiplies_matrices(program: Any) -> Iterator[bool]:
-    """Yield, for each product in a program, whether it is one of two large matrices."""
-    for equation in equations(program):
-        if equation.primitive.name == "dot_general":
-            (contracted, _), (batch, _) = equation.params["dimension_numbers"]
-            left, right = (math.prod(operand.aval.shape) for operand in equation.invars)
-            shape = equation.invars[0].aval.shape
-            inner = math.prod(shape[axis] for axis in (*contracted, *batch))
-            yield min(left, right) // inner >= FEWEST_COLUMNS
+def _multiplies_matrices(operation: Any) -> bool:
+    """Return whether an operation is a product of two large matrices."""
+    if operation.primitive.name != "dot_general":
+        return False
+    (contracted, _), (batch, _) = operation.params["dimension_numbers"]
+    left, right = (math.prod(operand.aval.shape) for operand in operation.invars)
+    shape = operation.invars[0].aval.shape
+    inner = math.prod(shape[axis] for axis in (*contracted, *batch))
+    return min(left, right) // inner >= FEWEST_COLUMNS
 
 
-def _sizes_of_stacks(program: Any) -> Iterator[int]:
-    """Yield the bytes of each stack of wide matrices that a program computes."""
-    for equation in equations(program):
-        for result in equation.outvars:
-            shape = getattr(result.aval, "shape", ())
-            if len(shape) >= 3 and shape[-1] > LARGEST_CHOICE:
-                yield result.aval.size * result.aval.dtype.itemsize
+def _largest_stack(operation: Any) -> int:
+    """Return the bytes of the largest stack of wide matrices that an operation computes."""
+    shapes = ((result.aval, getattr(result.aval, "shape", ())) for result in operation.outvars)
+    wide = (aval for aval, shape in shapes if len(shape) >= 3 and shape[-1] > LARGEST_CHOICE)
+    return max((aval.size * aval.dtype.itemsize for aval in wide), default=0)
 
 
 def bytes_of(state: State) -> int:
