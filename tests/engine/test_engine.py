@@ -111,6 +111,25 @@ def test_large_learners_that_draw_are_walked_one_by_one():
     assert not engine.last().layout.skips
 
 
+def test_a_jit_shows_in_concrete_arguments_and_a_vmap_does_not():
+    """Inside a vmap a run of concrete arrays is the run that it is outside."""
+    found = {}
+
+    def look(name):
+        def f(x):
+            found[name] = plan.inside_a_transformation(np.zeros(2)), plan.inside_a_transformation(x)
+            return x
+
+        return f
+
+    look("neither")(np.zeros(1))
+    jax.jit(look("jit"))(np.zeros(1))
+    jax.vmap(look("vmap"))(np.zeros(1))
+    jax.grad(look("grad"))(0.0)
+    inside = (False, True)
+    assert found == {"neither": (False, False), "jit": (True, True), "vmap": inside, "grad": inside}
+
+
 def test_inside_a_transformation_the_plain_form_runs():
     xs, ds = data()
     model = jb.bsgd_wu(3, target_mse=0.2, step_size=0.1)

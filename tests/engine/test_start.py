@@ -6,7 +6,7 @@ import pytest
 
 import jboost as jb
 from jboost.engine import use
-from jboost.engine.start import start
+from jboost.engine.start import size_at_start, start
 
 KEY = jax.random.key(5)
 
@@ -41,3 +41,29 @@ def test_a_run_leaves_the_state_that_it_began_with():
     finally:
         use("auto")
     assert bits(state) == before
+
+
+TRACED = []
+
+
+@jb.model
+class Noted(jb.SGD):
+    """Notes when its start is traced."""
+
+    def init(self, num_features, dtype=None, *, key=None):
+        TRACED.append(num_features)
+        return super().init(num_features, dtype, key=key)
+
+
+@pytest.mark.parametrize("form", ["auto", "plain"])
+def test_the_size_of_a_start_is_known_without_a_second_trace(form):
+    use(form)
+    try:
+        size = size_at_start(Noted(0.1), 5, np.float32)
+        traced = len(TRACED)
+        state = start(Noted(0.1), 5, np.float32, None)
+    finally:
+        use("auto")
+    assert size == sum(leaf.nbytes for leaf in jax.tree.leaves(state)) == 20
+    assert traced == len(TRACED)
+    TRACED.clear()
