@@ -55,7 +55,7 @@ class Plan:
 
 def of_options(args: argparse.Namespace) -> Plan:
     """Return what is asked for."""
-    if args.key in (args.target, args.time):
+    if args.key in (args.target, args.time, *options.joined(args.known)):
         raise CommandError(f"--key is {args.key!r}, which has another role", WRONG_USAGE)
     name, chosen = FORECAST, {}
     if args.model is not None or args.horizon is None:

@@ -172,7 +172,7 @@ def test_wrong_words_are_one_sentence(folder: Path, capsys: Any) -> None:
         (["run", "all.csv", *RUN, "--known", "pan"], "did you mean 'plan'?"),
         (["run", "all.csv", *RUN, "--known", "when"], "--known is no column of times"),
         (["run", "all.csv", *RUN, "--set", "m=3"], "--set is for a --model"),
-        (["run", "all.csv", *RUN, "--key", "plan", "--known", "plan"], "--known does not go with"),
+        (["run", "all.csv", *RUN, "--key", "plan", "--known", "plan"], "'plan', which has another"),
         (["forecast", "all.csv"], "all.csv"),
     ):
         assert main(words) in (1, 2, 3)
